@@ -17,7 +17,7 @@ import click
 
 from fedkin import __version__
 from fedkin.cli.help_pages import Group
-from fedkin.core.errors import SHELL, FedkinError, at_door
+from fedkin.core.errors import ALIASES, SHELL, FedkinError, at_door, meant_by
 from fedkin.experiment.terminal_tables import PlainStream
 
 if TYPE_CHECKING:
@@ -67,11 +67,17 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _wrong_usage(error: click.UsageError) -> str:
     """Describe a command-line error, and how to get help."""
-    text, path = error.format_message(), error.ctx.command_path if error.ctx else "fedkin"
-    takes = {name for each in error.ctx.command.params for name in each.opts} if error.ctx else set()
-    if isinstance(error, click.NoSuchOption) and "--set" in takes:
+    path = error.ctx.command_path if error.ctx else "fedkin"
+    takes = {name.lstrip("-"): name for each in error.ctx.command.params for name in each.opts} if error.ctx else {}
+    if isinstance(error, click.NoSuchOption):
         key = error.option_name.lstrip("-").replace("-", "_")
-        text += f" Options of methods are set as by --set method.{key}=VALUE."
+        meant = "clusters" if "n_clusters" in ALIASES.get(key, (key,)) else meant_by(key, takes)
+        near = [takes[meant]] if meant in takes else []
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
+    text = error.format_message()
+    if isinstance(error, click.NoSuchOption) and "set" in takes and not error.possibilities:
+        option = ALIASES.get(key, (key,))[0]
+        text += f" Other keys are set as by --set method.{option}=VALUE or --set data.{option}=VALUE."
     return f"{text}{'' if text.endswith(('.', '?', ')')) else '.'} See `{path} --help`."
 
 

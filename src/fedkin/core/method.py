@@ -330,19 +330,24 @@ class HasNodes(Protocol):
         """Return the groups of a finished run's `state`."""
 
 
-SENT = "sent_rows"
-"""In the state of a client of an updated run: whether it has sent something of a row before, bool ``(n,)``."""
+NEW = "new_rows"
+"""In the state of a client of an updated run: whether the run before had no description of a row, bool ``(n,)``."""
 
 
 @runtime_checkable
 class CanUpdate(Protocol):
-    """Takes new rows and clients into a finished run, without asking again for what was sent."""
+    """Takes new rows and clients into a finished run, without asking again for what was sent.
+
+    If it `adds_rows`, clients describe their new rows alone, see `fedkin.data.described_rows`; else all that they have.
+    """
+
+    adds_rows: bool
 
     def updated(self, state: Any, clients: Mapping[int, int]) -> Any:
         """Return a finished run's `state` before the step in which clients send what is of their new rows.
 
         `clients` are the new ids of those that took part, by their old ones. ``None`` where what they sent cannot be
-        used again. A client asked in that step looks at its rows without those of `sent_rows`.
+        used again.
         """
 
 

@@ -11,7 +11,7 @@ sample, which is no client's row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Self
@@ -21,7 +21,9 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.client import Column
-from fedkin.core.replies import MAX_COUNT, Expected, Optional, counts_to, doubles, int64, one_of
+from fedkin.core.method import NEW
+from fedkin.core.replies import MAX_COUNT, Expected, Optional, counts_to, doubles, int64, is_flag, one_of
+from fedkin.data.described_rows import new_rows
 from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import aligned, are_columns, are_numbers, columns_of, plain
@@ -113,6 +115,20 @@ class ClusterProfile:
             centres[:, start : start + means.shape[1]] = means
         return centres if encoding.mode == "none" else (centres - encoding.mean) / encoding.scale
 
+    def with_before(self, before: Self, clusters: Tensor, clients: Mapping[int, int]) -> Self:
+        """Return the profile of these rows and of those of `before` together, whose columns are encoded alike.
+
+        `clusters`, int64 by cluster of `before`, are those here, and `clients` the ids here by those before.
+        """
+
+        def moved(part: Tensor) -> Tensor:
+            return part.new_zeros(len(self.samples), *part.shape[1:]).index_add(0, clusters[: len(part)], part)
+
+        tensors = {name: getattr(self, name) + moved(getattr(before, name)) for name in BY_CLUSTER}
+        members = {clients[i]: moved(sizes) for i, sizes in before.members.items() if i in clients}
+        both = {i: sum(each.get(i, 0) for each in (self.members, members)) for i in {*self.members, *members}}
+        return replace(self, rows=self.rows + before.rows, members=dict(sorted(both.items())), **tensors)  # type: ignore[arg-type]
+
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
@@ -133,7 +149,7 @@ class ClusterProfile:
 
 _QUESTION: Expected = {
     "columns": are_columns, "n_clusters": counts_to(MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
-    "min_members": counts_to(MAX_COUNT), "of": Optional(one_of("clusters", EARLIER)),
+    "min_members": counts_to(MAX_COUNT), "of": Optional(one_of("clusters", EARLIER)), "new": Optional(is_flag),
 }  # fmt: skip
 
 
@@ -149,10 +165,17 @@ _QUESTION: Expected = {
     sends="By cluster and column: how many rows, their mean and spread, and frequent categories", fewest="min_members",
 )  # fmt: skip
 def cluster_cells(client: Client, payload: Payload) -> Payload:
-    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters."""
+    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters.
+
+    They are of ``new`` rows alone where those of before were described already.
+    """
     clusters, k = client.state.get(payload.get("of", "clusters")), int(payload["n_clusters"])
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         return {}
+    if payload.get("new"):
+        client = new_rows(client)
+        clusters = clusters[client.state[NEW]] if NEW in client.state else clusters
+    assert client.table is not None
     columns = columns_of(payload)
     minimum = max(MIN_MEMBERS, int(payload["min_members"]), client.min_members)
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
@@ -272,14 +295,15 @@ def _nearest(points: Tensor, minimum: int) -> Tensor:
 
 
 def profile_clusters(
-    fed: Federation, encoding: Encoding, n_clusters: int, min_members: int = MIN_MEMBERS, of: str = "clusters"
-) -> ClusterProfile | None:
+    fed: Federation, encoding: Encoding, n_clusters: int, min_members: int = MIN_MEMBERS, of: str = "clusters",
+    new: bool = False,
+) -> ClusterProfile | None:  # fmt: skip
     """Ask every client for its part of the profile, and add up the replies; ``None`` where no client gives any.
 
     It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`. The clients
     of `fed` have tables, encoded by `encoding`, and in their state clusters `of` this name, int64, in
-    ``0..n_clusters-1``. `min_members`,
-    at least 5, is how many values a cell needs for its sums to leave its client.
+    ``0..n_clusters-1``. `min_members`, at least 5, is how many values a cell needs for its sums to leave its client.
+    The profile is of `new` rows alone, or of all.
     """
     columns = encoding.schema.columns
     starts = [start for _, start, _ in encoding.blocks]
@@ -287,7 +311,7 @@ def profile_clusters(
     unit = unit_of(encoding.scale.double()[starts])
     payload: Payload = {
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
-        **({} if of == "clusters" else {"of": of}),
+        **({} if of == "clusters" else {"of": of}), **({"new": True} if new else {}),
     }  # fmt: skip
     shapes = _shapes(columns, n_clusters)
     if fed.secure_sums:

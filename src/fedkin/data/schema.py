@@ -5,6 +5,7 @@ Columns are matched by name. Categories are united; kinds that contradict each o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
@@ -274,6 +275,14 @@ def is_place(reports: Collection[ColumnReport]) -> bool:
     return len(levels) == len(reports) > 1 and all(
         report.kind == "category" and len(report.categories) == 1 and not report.asked for report in reports
     )
+
+
+def id_texts(table: Table, name: str) -> list[str]:
+    """Return the values of a column as texts: whole numbers without decimals, empty cells as empty texts."""
+    column, cells = next(column for column in table.columns if column.name == name), table.of(name).tolist()
+    if column.is_coded:
+        return ["" if math.isnan(cell) else column.categories[int(cell)] for cell in cells]
+    return ["" if math.isnan(cell) else str(int(cell)) if cell == int(cell) else repr(cell) for cell in cells]
 
 
 def aligned(table: Table, columns: Sequence[Column], origin: str, imputes: bool = False) -> Tensor:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,20 @@ from fedkin.data.names import expanded
 from fedkin.data.population import Population
 from fedkin.deploy.app_folder import check_federated
 from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
-from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.config import Config, config_of, load_config
 from fedkin.experiment.outcome import cluster_lines
 from fedkin.experiment.run import Run, RunOutcome
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, RESULT, write_config
+from fedkin.experiment.run_folder import (
+    CHECKPOINT,
+    CONFIG,
+    LEDGER,
+    RECORDS,
+    RESULT,
+    UPDATE,
+    load_checkpoint,
+    run_config,
+    write_config,
+)
 from fedkin.report.measures import privacy_of_samples
 from fedkin.report.numbers import pluralize
 from fedkin.report.words import word_lines
@@ -40,12 +50,16 @@ from fedkin.secure_aggregation.sums import direct_failures
 
 @dataclass
 class _Ledger:
-    """A run's token, its sites' identities in order of id, the keys that names are bound to, and classes."""
+    """A run's token, its sites' identities in order of id, the keys that names are bound to, and classes.
+
+    `like` is the token of the run that it updates, whose memory sites begin with.
+    """
 
     run: str
     sites: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     classes: list[str] = field(default_factory=list)
+    like: str = ""
 
 
 def server_app(folder: Path) -> ServerApp:
@@ -118,9 +132,10 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             keys=ledger.keys,
             listed=federation.listed,
             forgotten=forgotten,
+            grows=_is_due(folder),
         )
         members = roster.gather(count, federation.patience)
-        order = order or [member.name for member in members]
+        order += [member.name for member in members if member.name not in order]
         by_site = {member.name: member.classes for member in members}
         # Sites that are away when a run resumes have classes, too.
         classes = ledger.classes if (folder / CHECKPOINT).exists() else []
@@ -131,6 +146,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             {name: roster.members[name].identity for name in order},
             {name: key for name in order if (key := roster.members[name].key)},
             classes,
+            ledger.like,
         )
         write_secret(folder / LEDGER, (json.dumps(asdict(ledger), indent=2) + "\n").encode())
         fed = FlowerFederation(
@@ -141,6 +157,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             classes,
             order=order,
             quorum=federation.quorum,
+            like=ledger.like,
             min_clients=federation.min_clients,
             on_drop=_log,
         )
@@ -194,7 +211,8 @@ def _log(text: str) -> None:
 def _claimed(config: Config, folder: Path) -> Config:
     """Assign `folder` to this experiment, or check that it belongs to it, but for whose numbers of clusters it keeps.
 
-    That `fedkin update` and `fedkin cut` say in the folder alone; the experiment is returned with it.
+    That `fedkin update` and `fedkin cut` say in the folder alone; the experiment is returned with it. An update that
+    has not begun may have more sites than the run before.
     """
     if config.federation.sites is None and not config.federation.listed:
         raise FedkinError("'federation.sites' has no default on a real federation; give the number of sites.")
@@ -202,9 +220,13 @@ def _claimed(config: Config, folder: Path) -> Config:
     path = folder / CONFIG
     if path.exists():
         like = read_tables(path).get("evaluation", {}).get("like")
-        if config.evaluation.like is None:
-            config = replace(config, evaluation=config.evaluation.model_copy(update={"like": like}))
+        if config.evaluation.like is None and like is not None:
+            config = config_of({**config.tables, "evaluation": {**config.tables["evaluation"], "like": like}})
         if path.read_text(encoding="utf-8") == config.to_toml():
+            return config
+        then, now = ({**each.tables, "federation": None} for each in (run_config(folder), config))
+        if _is_due(folder) and then == now:
+            write_config(folder, config)
             return config
     if path.exists() and any((folder / name).exists() for name in (CHECKPOINT, RECORDS, RESULT)):
         raise FedkinError(
@@ -214,6 +236,11 @@ def _claimed(config: Config, folder: Path) -> Config:
     (folder / LEDGER).unlink(missing_ok=True)  # of a run that never began, so that its mistakes can be mended
     write_config(folder, config)
     return config
+
+
+def _is_due(folder: Path) -> bool:
+    """Return whether the run in `folder` updates another and has not begun, so that more sites can join."""
+    return (load_checkpoint(folder / CHECKPOINT) or {}).get(UPDATE) == "due"
 
 
 def _part(run: Run, result: dict[str, Any], client: int) -> Payload:

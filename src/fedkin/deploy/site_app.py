@@ -23,6 +23,7 @@ from fedkin.data.names import HUB, expanded
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS
 from fedkin.data.population import Population
 from fedkin.data.preparation import restore_preparation
+from fedkin.data.schema import id_texts
 from fedkin.data.sources import load
 from fedkin.data.tables import frame_to_dataset
 from fedkin.deploy.site_policy import POLICY, policy_beside, policy_lines, read_file
@@ -178,7 +179,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         encoding, ids, name = encoding_of(state), list[str](), None
         if site.table is not None and encoding is not None and encoding.schema.id in site.table.names:
             name = encoding.schema.id
-            ids = run_folder.id_texts(site.table, name)
+            ids = id_texts(site.table, name)
         write_page(path.with_suffix(".html"), page_of_client(client, site.name, ids, name or "row"))
     if "result" in payload:
         alone = Population([], None, payload["classes"], site.features, [site.name])

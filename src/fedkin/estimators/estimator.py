@@ -336,9 +336,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         kind : str
             "map" of some samples, to zoom, filter and colour, with a slider over kin-graph's scales; "profile", columns
             by cluster, of tables; "scales", how the clusters were found, with coarser and finer ones; "sizes" by
-            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are. The table is
-            `to_frame`, of a map that of the samples on it, with their places ``x`` and ``y``.
-            A model that was pickled has no samples to map.
+            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are. ``frame`` has
+            what is drawn: of a map the samples on it with their places ``x`` and ``y``, of a profile `describe`, sizes
+            by client and cluster, scales, or rounds; of "all" `to_frame`. A model that was pickled has no samples to
+            map.
         """
         from fedkin.report.plots import Plot
 
@@ -349,11 +350,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if not shown:
             kinds = dict.fromkeys(_KINDS[part.anchor] for part in [*parts, *self._maps(small=True)])
             raise FedkinError(f"This model has no plot {kind!r}; there are {listing(list(kinds))}.")
-        return Plot(dataclasses.replace(view, parts=shown), self._table(shown), self.cluster_names_)
+        return Plot(dataclasses.replace(view, parts=shown), self._table(kind, shown), self.cluster_names_)
 
-    def _table(self, shown: Sequence[PagePart]) -> pd.DataFrame:
-        """Return the table of a plot of these parts."""
-        return self.to_frame()
+    def _table(self, kind: str, shown: Sequence[PagePart]) -> pd.DataFrame:
+        """Return the numbers of a plot of this kind, which shows these parts."""
+        frame = self.to_frame()
+        if kind == "sizes":
+            return pd.crosstab(frame["client"], frame["cluster"])
+        if kind in ("scales", "rounds"):
+            return pd.DataFrame(vars(self).get("scales_", self.records_) if kind == "scales" else self.records_)
+        return frame
 
     def _maps(self, small: bool = False) -> list[PagePart]:
         """Return the map of samples, if there are any."""

@@ -26,7 +26,9 @@ from fedkin.core.method import CanForget, CanUpdate, Nodes
 from fedkin.core.runner import Followers
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
+from fedkin.data.described_rows import carried_over
 from fedkin.data.inputs import client_input
+from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.population import Population
 from fedkin.data.preparation import STATE
 from fedkin.data.profile import ClusterProfile, profile_clusters
@@ -36,10 +38,9 @@ from fedkin.estimators.estimator import Estimator, FitRunner
 from fedkin.estimators.training import FeaturesOrName, features_of
 from fedkin.experiment.changes import compared
 from fedkin.experiment.explaining import explain
-from fedkin.experiment.numbering import Earlier, ids_of, sizes_of
+from fedkin.experiment.numbering import Earlier, sizes_of
 from fedkin.experiment.revision import kept_of
 from fedkin.experiment.terminal import Bar, Quiet
-from fedkin.experiment.updating import sent_rows
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 from fedkin.methods.samples.sample_method import SampleMethod
@@ -96,6 +97,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     labels_: ByClient
     _earlier: Earlier | None = None
     """What clusters were before, whose numbers the next ones keep."""
+    _clients_before: Mapping[int, int] | None = None
+    """In an update that adds new rows, the clients' positions by those of before."""
     _away: Mapping[str, dict[str, Tensor]] = {}
     """What clients that an update was without are to remember when they come back."""
 
@@ -117,26 +120,22 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             labels per client, in order or by name. Labels are left out. By default they are in the pairs, or in the
             first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some.
         """
+        self._earlier = self._clients_before = None
         return self._fit(read_clients(X, y, self._table_options()), callbacks)
 
     @checked_keywords
     def update(self, X: Any, y: Any = None, *, callbacks: Followers = ()) -> Self:  # noqa: N803
         """Take in next month's rows and clients; clusters keep their numbers and names.
 
-        Clients are the same by their names, and rows by their ids, where a column has some. `KinGraph` and `KFed` add
-        what clients send of rows without a known id to what was sent before, and `FFCM` begins at the centres found, on
-        the rows of `X`; samples are prepared as in `fit`. Other methods are fitted on `X` anew. `changes_` says what
-        has changed. Parameters and errors are those of `fit`.
+        Clients are the same by their names, and rows by their ids, where a column has some, or by what they hold.
+        `KinGraph` and `KFed` add what clients send of new rows to what was sent before, and `FFCM` begins at the
+        centres found, on the rows of `X`; samples are prepared as in `fit`. Other methods are fitted on `X` anew.
+        `changes_` says what has changed; `describe` is of the rows of before, as they were described then, and of new
+        ones together. Parameters and errors are those of `fit`.
         """
         check_is_fitted(self, "result_")
         inputs, method = read_clients(X, y, self._table_options()), self._made()
         names, clients = inputs.population.names, inputs.population.clients
-        id_column = self.preparation_.encoding.schema.id
-        labels = {
-            name: pd.Series(each, index=pd.RangeIndex(len(each), name="row") if ids is None else ids)
-            for name, each, ids in zip(self.client_names_, self.labels_, self._ids, strict=True)
-        }
-        rows = dict(zip(names, map(len, clients), strict=True))
         with self._on_device(), at_door(PYTHON):
             numbers = {name: place for place, name in enumerate(dict.fromkeys([*names, *self.client_names_]))}
             places = {old: numbers[name] for old, name in enumerate(self.client_names_)}
@@ -145,12 +144,13 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             if state is None:
                 return self._fit(inputs, callbacks)
             private = {**self._away, **dict(zip(self.client_names_, self._private, strict=True))}
-            self._away = {n: sent_rows(private[n], labels.get(n), None, 0) for n in private if n not in rows}
+            self._away = {name: carried_over(each) for name, each in private.items() if name not in names}
             common = next(({STATE: each[STATE]} for each in private.values() if STATE in each), {})
-            updated = []
-            for name, each in zip(names, clients, strict=True):
-                known = sent_rows(private.get(name, {}), labels.get(name), ids_of(each, id_column), rows[name])
-                updated.append(replace(each, x=self.preparation_.of(each), state=common | known))
+            updated = [
+                replace(each, x=self.preparation_.of(each), state=common | carried_over(private.get(name, {})))
+                for name, each in zip(names, clients, strict=True)
+            ]
+            self._clients_before = places if method.adds_rows else None
             with one_thread(), Bar() if self.verbose else Quiet() as progress:
                 fed = LocalFederation(updated, self._run_seed, on_progress=progress.part, names=names)
                 self._updates += 1
@@ -179,7 +179,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     ) -> None:
         super()._take(method, fed, state, result, clients)
         absent, n_clusters = self._absent, int(result["n_clusters"])
-        self._ids = [ids_of(client, self.preparation_.encoding.schema.id) for client in clients]
         self._state, remembered = state, isinstance(method, CanForget | CanUpdate)
         self._private = [dict(client.state) if remembered and client.id not in absent else {} for client in clients]
         self._confidence = [client.state.get("confidence") for client in clients]
@@ -192,7 +191,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             parts = [nobody if client.id in absent else method.client_memberships(result, client) for client in clients]
             memberships = parts if all(part is not None for part in parts) else []
         encoding, private = self.preparation_.table, method.is_private()
-        self._profile = None if encoding is None or private else profile_clusters(fed, encoding, n_clusters)
+        new = self._clients_before is not None
+        how = (n_clusters, MIN_MEMBERS, "clusters", new)
+        self._profile = None if encoding is None or private else profile_clusters(fed, encoding, *how)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
         self._number(labels, memberships, fed)
         taking_part = [client for client in clients if client.id not in absent]
@@ -213,6 +214,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         for name in ("memberships_", "changes_"):
             self.__dict__.pop(name, None)
         earlier, self._earlier = self._earlier, None
+        clients, self._clients_before = self._clients_before, None
         if earlier is not None:
             count, seen = int(self.result_["n_clusters"]), None
             if fed is None:
@@ -220,13 +222,15 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 table = table_of(before, np.concatenate(labels), (earlier.n_clusters, count))
             else:
                 earlier.check(self._made(), self.preparation_.encoding)
-                table, seen = earlier.ask(fed, count)
+                table, seen = earlier.ask(fed, count, new=clients is not None)
             numbers = earlier.numbers(table, self.result_)
             self.changes_ = compared(earlier, numbers, table, seen)
-            self.result_ = numbers.of_result(self.result_)
+            found, self.result_ = self.result_, numbers.of_result(self.result_)
             labels = [numbers.of_state({"clusters": torch.from_numpy(each)})["clusters"].numpy() for each in labels]
             memberships = [numbers.placed(each, 1) for each in memberships]
             self._profile = None if self._profile is None else numbers.of_profile(self._profile)
+            if clients is not None:
+                self._profile = earlier.described_with(self._profile, numbers, found, clients)
             self._words = numbers.of_words(self._words)
             self.cluster_names_ = self.changes_.names
         self.labels_ = ByClient(labels, self.client_names_)
@@ -281,8 +285,11 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         view = drawn[0] if small else with_scales(drawn, self._nodes(), spoken)
         return replace(view, ids=list(map(str, ids)), id_name="sample")
 
-    def _table(self, shown: Sequence[PagePart]) -> pd.DataFrame:
-        view, frame = shown[0].figures[0] if shown[0].anchor == "map" else None, self.to_frame()
+    def _table(self, kind: str, shown: Sequence[PagePart]) -> pd.DataFrame:
+        if kind == "profile":
+            return self.describe()
+        frame = super()._table(kind, shown)
+        view = shown[0].figures[0] if kind == "map" else None
         if not isinstance(view, SampleMap) or view.clients is None:
             return frame
         names = [view.client_names[i] for i in view.clients]

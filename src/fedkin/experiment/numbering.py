@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.matching import corresponding_in
-from fedkin.core import Client, Federation, FedkinError
+from fedkin.core import Federation, FedkinError
 from fedkin.core.method import CanPredict
 from fedkin.core.runner import NUMBERS, in_places
 from fedkin.data.encoding import Encoding
@@ -31,7 +31,6 @@ from fedkin.experiment.run_folder import (
     load_found,
     read_labels,
     read_names,
-    row_names,
     run_config,
 )
 
@@ -107,8 +106,10 @@ class Earlier:
             )
         check_encodings(self.encoding, encoding, self.origin)
 
-    def ask(self, fed: Federation, n_clusters: int, least: int = MIN_MEMBERS) -> tuple[Tensor, ClusterProfile | None]:
-        """Ask clients how many rows of each cluster before are in each now, and what rows of those before are like.
+    def ask(
+        self, fed: Federation, n_clusters: int, least: int = MIN_MEMBERS, new: bool = False
+    ) -> tuple[Tensor, ClusterProfile | None]:
+        """Ask clients how many rows of each cluster before are in each now, and what (`new`) rows of those are like.
 
         The table is int64 ``(self.n_clusters, n_clusters)``, zeros where clients send none; a cell of fewer than
         `least` rows at a site is left out. The profile is only asked for where there is one of before.
@@ -121,8 +122,23 @@ class Earlier:
         if table is None:
             return torch.zeros(self.n_clusters, n_clusters, dtype=torch.int64), None
         is_described = self.profile is not None
-        described = profile_clusters(fed, self.encoding, self.n_clusters, least, EARLIER) if is_described else None
-        return table, described
+        how = (self.encoding, self.n_clusters, least, EARLIER, new)
+        return table, profile_clusters(fed, *how) if is_described else None
+
+    def described_with(
+        self, profile: ClusterProfile | None, numbers: Numbers, result: Mapping[str, Any], clients: Mapping[int, int]
+    ) -> ClusterProfile | None:
+        """Return the profile of new rows, whose clusters have `numbers`, and of the rows before together.
+
+        These are in the clusters that the method's new `result` says theirs have become; without its word the profile
+        is returned as it is. `clients` are ids now by those before.
+        """
+        continued = self.method.continued(self.result, result)
+        if profile is None or self.profile is None or continued is None:
+            return profile
+        clusters = torch.arange(self.n_clusters)
+        clusters[self.result.get(NUMBERS, clusters.clone())] = numbers.by_cluster[continued]
+        return profile.with_before(self.profile, clusters, clients)
 
     def numbers(self, table: Tensor, result: Mapping[str, Any]) -> Numbers:
         """Return the numbers of the clusters of a new result, by the table that `ask` returns.
@@ -141,12 +157,6 @@ class Earlier:
         fresh = numbers < 0
         numbers[fresh] = self.n_clusters + torch.arange(int(fresh.sum()))
         return Numbers(numbers, max(self.n_clusters, int(numbers.max()) + 1))
-
-
-def ids_of(client: Client, id_column: str | None) -> pd.Index[Any] | None:
-    """Return the ids of a client's rows; ``None`` without a column of ids."""
-    names = [*row_names(len(client), client.table, id_column).items()]
-    return pd.Index(names[1][1], name=names[1][0]) if len(names) > 1 else None
 
 
 def earlier_of(folder: Path) -> Earlier:

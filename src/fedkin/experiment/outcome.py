@@ -68,8 +68,9 @@ def print_outcome(outcome: RunOutcome) -> None:
     if (seconds := _seconds(outcome)) is not None:
         rows.append(("Training time", f"{seconds:.1f} s"))
     lines = [table_text(rows, left=(0, 1)), *_sentences(outcome), *(f"Note: {note}" for note in _notes(outcome))]
-    if outcome.changes is not None:
-        lines += [*outcome.changes.lines(), f"Changes: {outcome.folder / CHANGES_PAGE}"]
+    lines += [] if outcome.changes is None else outcome.changes.lines()
+    if (changes := outcome.folder / CHANGES_PAGE).is_file():
+        lines.append(f"Changes: {changes}")
     if len(set(_clients(outcome).values()) - {-1}) > 1:
         lines.append(f"Clients: {outcome.folder / CLIENTS}")
     print("\n".join([*lines, f"Report: {outcome.report}"]))

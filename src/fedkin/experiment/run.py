@@ -27,7 +27,7 @@ from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import require
 from fedkin.core.files import check_empty, folder_lock, read_json, write_atomically
-from fedkin.core.method import HasNodes, with_server_data
+from fedkin.core.method import CanUpdate, HasNodes, with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.runner import (
     Callback,
@@ -41,7 +41,7 @@ from fedkin.core.runner import (
     run_with_callbacks,
 )
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation, admit_joined_clients, restore_preparation
+from fedkin.data.preparation import Preparation, admit_joined_clients, encode, restore_preparation
 from fedkin.data.preparation import prepare as prepare_data
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import run_folder
@@ -333,8 +333,9 @@ class Run(ExperimentRunner):
             return None
         from fedkin.experiment.changes import compared
 
+        least = self.config.data.min_members
         with one_thread():
-            table, seen = self.earlier.ask(self.fed, int(result["n_clusters"]), self.config.data.min_members)
+            table, seen = self.earlier.ask(self.fed, int(result["n_clusters"]), least, self._adds_rows)
         self.numbers = self.earlier.numbers(table, result)
         return compared(self.earlier, self.numbers, table, seen)
 
@@ -366,6 +367,7 @@ class Run(ExperimentRunner):
         folder, config, population = self.folder, self.config, self.population
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
+        written = run_folder.load_found(folder).profile if self._adds_rows and self.earlier is None else None
         # Clients are asked to describe clusters after the last step, so that it cannot affect the run.
         from fedkin.data.cluster_words import words_of_clusters
         from fedkin.data.profile import profile_clusters
@@ -373,12 +375,18 @@ class Run(ExperimentRunner):
         if self.fed.present and self.method.traits.clusters == "samples" and not self.method.is_private():
             n_clusters, least, encoding = int(result["n_clusters"]), config.data.min_members, self.preparation.table
             with one_thread():
-                profile = None if encoding is None else profile_clusters(self.fed, encoding, n_clusters, least)
+                how = (n_clusters, least, "clusters", self._adds_rows)
+                profile = None if encoding is None else profile_clusters(self.fed, encoding, *how)
             words = words_of_clusters(self.fed, n_clusters, least) if self.preparation.has_texts else []
         ready = clustered(self.fed)
         if (numbers := self.numbers) is not None:
+            profile = written or (None if profile is None else numbers.of_profile(profile))
+            if self._adds_rows and self.earlier is not None:
+                now = {name: i for i, name in enumerate(population.names)}
+                before = enumerate(run_folder.load_found(Path(config.evaluation.like or "").expanduser()).clients)
+                clients = {i: now[name] for i, name in before if name in now}
+                profile = self.earlier.described_with(profile, numbers, result, clients)
             result, words = numbers.of_result(result), numbers.of_words(words)
-            profile = None if profile is None else numbers.of_profile(profile)
             for client in ready:
                 client.state.update(numbers.of_state(client.state))
         run_folder.write_labels(folder, ready, population.names)
@@ -394,6 +402,11 @@ class Run(ExperimentRunner):
         run_folder.write_sums(folder, names)
         return profile, words
 
+    @property
+    def _adds_rows(self) -> bool:
+        """Whether new rows are added to what clients have described before."""
+        return run_folder.is_update(self.checkpoint) and isinstance(self.method, CanUpdate) and self.method.adds_rows
+
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""
         assert self.checkpoint is not None
@@ -403,6 +416,11 @@ class Run(ExperimentRunner):
                 restore_preparation(self.fed.clients[i])
         self.fed.refresh()
         self.populate(state.steps)
+        if self.checkpoint.get(run_folder.UPDATE) == "due" and not self.population.clients:
+            like, encoding = Path(self.config.evaluation.like or "").expanduser(), self.preparation.encoding
+            new = self.fed.ids[len(run_folder.load_found(like).clients) :]
+            if new and encoding.changes:
+                self.fed.ask_until_all_reply(encode, {"encoding": encoding.tree()}, new)
         return state
 
     def judge(self, state: State, record: Record | None) -> Mapping[str, Any]:
@@ -421,5 +439,6 @@ class Run(ExperimentRunner):
         if line is None:
             timing = {**timing, "seconds": round(time.perf_counter() - self.began, 3)}
         tree = {**run_folder.snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
+        tree |= {run_folder.UPDATE: "done"} if run_folder.is_update(self.checkpoint) else {}
         self.callbacks.checkpoint(tree, timing, line)
         return run_folder.restore_checkpoint(self.fed, self.method.state_type, tree)

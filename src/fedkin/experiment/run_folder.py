@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import re
 import unicodedata
 from collections import Counter
@@ -22,12 +21,12 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, State
 from fedkin.core.client import Table
 from fedkin.core.files import append, check_regular, read_json, read_tables, similar_path, write_atomically
-from fedkin.core.method import SENT
 from fedkin.core.payload import load_tree, owned, pack, save_tree, unpack
 from fedkin.core.runner import Callback, RecordLine, Timing
 from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, encoding_of
+from fedkin.data.schema import id_texts
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import SECTIONS, Config, encoder_named, flat, load_config
@@ -68,9 +67,13 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     return dict(owned({"format": FORMAT, "state": state.tree(), **fed.tree(), "clients": memories}))
 
 
+UPDATE = "update"
+"""In the checkpoint of a run that updates another: "due" before its first step, then "done"."""
+
+
 def is_update(checkpoint: Mapping[str, Any] | None) -> bool:
-    """Return whether a run updates another, by its `checkpoint`: clients remember of which rows they have sent some."""
-    return checkpoint is not None and any(SENT in each for each in checkpoint["clients"].values())
+    """Return whether a run updates another, by its `checkpoint`."""
+    return checkpoint is not None and UPDATE in checkpoint
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
@@ -432,14 +435,6 @@ def row_names(rows: int, table: Table | None, id_column: str | None) -> Columns:
         is_taken = id_column in ("row", "client", "cluster", "class", "confidence")
         columns[f"{id_column} (id)" if is_taken else str(id_column)] = id_texts(table, str(id_column))
     return columns
-
-
-def id_texts(table: Table, name: str) -> list[str]:
-    """Return the values of a column as texts: whole numbers without decimals, empty cells as empty texts."""
-    column, cells = next(column for column in table.columns if column.name == name), table.of(name).tolist()
-    if column.is_coded:
-        return ["" if math.isnan(cell) else column.categories[int(cell)] for cell in cells]
-    return ["" if math.isnan(cell) else str(int(cell)) if cell == int(cell) else repr(cell) for cell in cells]
 
 
 def as_csv(columns: Columns | pd.DataFrame) -> str:

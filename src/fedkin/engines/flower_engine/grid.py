@@ -77,7 +77,8 @@ class FlowerFederation(Federation):
     resumed. `run` is the token of the run, hexadecimal; `timeout` is in seconds; `classes` are in the order of their
     numbers, the same at all clients. `watched` are the clients, if they run on this machine. `on_progress` is called
     with (clients done, clients asked) during an exchange. `quorum` is a fraction of the clients asked, in (0, 1].
-    `names` are those of the sites, in order of id. `common` are as of `Federation`.
+    `names` are those of the sites, in order of id. `like` is the token of the run that this one updates, if any.
+    `common` are as of `Federation`.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class FlowerFederation(Federation):
         on_progress: Callable[[int, int], None] | None = None,
         order: Sequence[str] = (),
         quorum: float = 1.0,
+        like: str = "",
         **common: Any,
     ) -> None:
         self.names = list(order) or sorted(roster.members)
@@ -99,12 +101,12 @@ class FlowerFederation(Federation):
         self.clients = watched.clients if watched else {}
         self.client_names = common.get("names", self.names)
         self.quorum = quorum
-        self.roster, self.grid, self.run = roster, roster.grid, run
+        self.roster, self.grid, self.run, self.like = roster, roster.grid, run, like
         self.refused = roster.refused
         self.timeout, self.classes, self.on_progress = timeout, list(classes), on_progress
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        request = Request(self.run, 0, self.seed, self.exchange, self.settled, task.name, self.classes)
+        request = Request(self.run, 0, self.seed, self.exchange, self.settled, task.name, self.classes, self.like)
         uses = Counter(id(payload) for payload in payloads.values())
         shared = {id(payload): payload for payload in payloads.values() if uses[id(payload)] > 1}
         packed = {number: to_bytes(owned(payload)) for number, payload in shared.items()}  # once
@@ -295,9 +297,10 @@ class Roster:
     `identities` has that of each site that took part before, by name, where a run is resumed, and `keys` their
     `Member.key`; no other site is admitted then. `listed` are the only sites that are admitted, by name, with the key
     of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
-    Sites that are `forgotten` are asked for nothing and not waited for,
-    and keep their names. `report` is given a sentence whenever something changes: which sites are
-    connected, and which are refused and why. `labels` says whether sites send the names of their classes.
+    Sites that are `forgotten` are asked for nothing and not waited for, and keep their names. If a run `grows`, new
+    sites join those of before until there are as many as `gather` waits for. `report` is given a sentence whenever
+    something changes: which sites are connected, and which are refused and why. `labels` says whether sites send the
+    names of their classes.
 
     `members` are by name, including those that are not connected now. `refused` has a sentence about every node that
     was refused; the writer of records empties the list.
@@ -312,11 +315,12 @@ class Roster:
         keys: Mapping[str, str] | None = None,
         listed: Mapping[str, str] | None = None,
         forgotten: Collection[str] = (),
+        grows: bool = False,
     ) -> None:
         check_listed_keys(grid, listed or {})
         self.grid, self.known, self.report, self.labels = grid, dict(identities or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
-        self.forgotten = set(forgotten)
+        self.forgotten, self.grows = set(forgotten), grows
         self.members: dict[str, Member] = {}
         self.refused: list[str] = []
         self._greeted: dict[int, str] = {}
@@ -383,7 +387,7 @@ class Roster:
                 return f"Site '{name}' has the private folder of site '{other}'; every site needs one of its own."
             if member.key and keys.get(other) == member.key:
                 return f"Site '{name}' has the key of site '{other}'; a key has one name in a run."
-        if self.known and name not in self.known:
+        if self.known and name not in self.known and not self.grows:
             return f"The run began without site '{name}', so it cannot take part now."
         if identities.get(name, member.identity) != member.identity:
             return f"Another site is called '{name}' already; every site needs a name of its own."
@@ -430,6 +434,7 @@ class Roster:
         over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
         """
         begun = list(self.known or self.listed)[:count]
+        self.grows = self.grows and count > len(self.known)
         forgotten = self.forgotten.intersection(begun) if begun else self.forgotten
         end, last, enough = time.monotonic() + patience, "", max(1, count - len(forgotten))
         with reporting_waits(lambda: f"sites ({last or 'none has introduced itself'})", self.report):
@@ -454,6 +459,7 @@ class Roster:
         for node, reason in self.differing().items():
             self._refuse(reason, node)
         seats = max(count, len(self.known))
+        majority.sort(key=lambda member: member.name not in self.known)  # who took part before keeps a seat
         present = {member.name: member for member in majority[:seats]}
         away = {
             name: replace(majority[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
@@ -461,6 +467,6 @@ class Roster:
             if name not in present
         }
         self.members = dict(sorted((present | away).items()))
-        self.known = {name: member.identity for name, member in self.members.items()}
+        self.known, self.grows = {name: member.identity for name, member in self.members.items()}, False
         self.keys = {name: member.key for name, member in self.members.items()}
         return list(self.members.values())

@@ -89,6 +89,7 @@ class FFCMMethod(CentroidMethod):
     state_type: ClassVar[type[State]] = FFCMState
     record_type: ClassVar[type[Any]] = FFCMValues
     soft = True
+    adds_rows = False
 
     def init(self, fed: Federation) -> FFCMState:
         """Return the first state, with random centres if `start` is "uniform"."""

@@ -20,6 +20,8 @@ from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Values
 from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
+from fedkin.data.described_rows import new_rows, remember_rows
+from fedkin.data.options import MIN_MEMBERS
 from fedkin.features.extractors import cached_features, extract, width_of
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
@@ -32,7 +34,7 @@ from fedkin.methods.samples.centroid_method import (
     with_more_points,
     without_points,
 )
-from fedkin.methods.samples.sample_method import SENT, broadcast, unsent
+from fedkin.methods.samples.sample_method import broadcast
 from fedkin.nn.network_forms import MANY
 
 
@@ -79,6 +81,7 @@ class KFedMethod(CentroidMethod):
     record_type: ClassVar[type[Any]] = KFedValues
     without = staticmethod(without_points)
     remains = staticmethod(nothing_remains)
+    adds_rows = True
 
     def updated(self, state: KFedState, clients: Mapping[int, int]) -> KFedState | None:
         if self.assign == "induced":
@@ -127,6 +130,7 @@ def cluster_locally(client: Client, payload: Payload) -> Payload:
     points = cached_features(payload["features"], client.x)
     local = awasthi_sheffet(points, payload["local_clusters"], client.rng)
     client.state["local_clusters"] = local.labels
+    remember_rows(client)
     sizes = local.labels.bincount(minlength=len(local.centres))
     return {"centres": local.centres, "sizes": sizes, "iterations": local.iterations}
 
@@ -147,12 +151,13 @@ def _cluster_block(block: Block, payload: Payload) -> Payload:
     sends="Groups of rows: their middle, and how many rows each has, of new rows alone",
 )
 def cluster_new_rows(client: Client, payload: Payload) -> Payload:
-    """Send centres and sizes of local clusters of a client's new rows, of which it has sent nothing yet."""
-    if not len(new := unsent(client)):
+    """Send centres and sizes of local clusters of a client's new rows; of fewer than five they wait for more."""
+    new = new_rows(client)
+    if len(new) < max(MIN_MEMBERS, client.min_members):
         width = width_of(payload["features"], tuple(client.x.shape[1:]))
         return {"centres": torch.zeros(0, width), "sizes": torch.zeros(0, dtype=torch.int64), "iterations": 0}
     (reply,) = cluster_locally.run([replace(new, state={})], [payload])
-    client.state[SENT] = torch.ones(len(client), dtype=torch.bool)
+    remember_rows(client)
     return reply
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
-from fedkin.core.method import SENT as SENT  # for the methods
 from fedkin.core.method import Traits
 from fedkin.core.replies import common_shape, is_count, is_flag, is_shape
 from fedkin.features.encoders import EMBEDDED, is_encoder
@@ -112,12 +111,6 @@ class SampleMethod(Method[Any]):
     def ready(self, state: Any) -> bool:
         """Whether `result` of this state can already predict clusters."""
         return True
-
-
-def unsent(client: Client) -> Client:
-    """Return the client with the rows of which it has sent nothing yet: all, unless the run updates another."""
-    sent = client.state.get(SENT)
-    return client if sent is None or not bool(sent.any()) else client.rows((~sent).nonzero()[:, 0])
 
 
 def assign_samples(client: Client, payload: Payload, method: type[Any]) -> Payload:

@@ -24,9 +24,11 @@ from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import doubles, int64, is_count, positive, reals
 from fedkin.core.seeds import draw_seed
+from fedkin.data.described_rows import new_rows
 from fedkin.data.statistics import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (
+    KEPT_OF_CHANGED,
     MAX_NODES,
     SPACE,
     KinGraphState,
@@ -34,7 +36,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     client_points,
     leading_components,
 )
-from fedkin.methods.samples.sample_method import unsent
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 from fedkin.secure_aggregation.sums import ClientSums, direct_failures
 
@@ -197,20 +198,23 @@ def _differences(sums: ClientSums, state: KinGraphState) -> Step:
 
 def _nodes(sums: ClientSums, state: KinGraphState, min_members: int) -> Step:
     """Find micro-clusters in groups of clients; in an update those of new rows join the nodes that are there."""
-    parts = [common_micro_clusters(part, state.space, min_members, _MAX_CENTRES) for part in sums.by_group()]
+    due = state.update == "due"
+    parts = [common_micro_clusters(part, state.space, min_members, _MAX_CENTRES, due) for part in sums.by_group()]
     found = [part for part in parts if part is not None and len(part[1])]
-    update = ""
-    if state.update == "due" and any(part is not None for part in parts):
+    update, note = "", {"note": KEPT_OF_CHANGED} if due else {}
+    if due and any(part is not None for part in parts):
         found, update = [(state.centroids, state.counts), *found], "done"
     if not found:
         return None, {}
     pooled, counts = (torch.cat(part) for part in zip(*found, strict=True))
     nodes = merged_nodes(pooled, counts, MAX_NODES, sums.fed.rng("condensed"))
     after = replace(state, centroids=nodes.centroids, counts=nodes.counts, update=update)
-    return after, {"micro_clusters": len(counts)}
+    return after, {"micro_clusters": len(counts), **note}
 
 
-def common_micro_clusters(sums: ClientSums, space: Payload, minimum: int, maximum: int) -> tuple[Tensor, Tensor] | None:
+def common_micro_clusters(
+    sums: ClientSums, space: Payload, minimum: int, maximum: int, may_be_few: bool = False
+) -> tuple[Tensor, Tensor] | None:
     """Find micro-clusters of the samples of all clients together.
 
     Every level takes two sums. The first has counts only, and centres with too few samples are dropped; their samples
@@ -227,6 +231,8 @@ def common_micro_clusters(sums: ClientSums, space: Payload, minimum: int, maximu
         Minimum number of samples of all clients in a micro-cluster, at least 1.
     maximum : int
         Maximum number of micro-clusters, at least 1.
+    may_be_few : bool
+        Whether clients may have fewer than `minimum` samples together, as of new rows; these are counted first.
 
     Returns
     -------
@@ -234,12 +240,19 @@ def common_micro_clusters(sums: ClientSums, space: Payload, minimum: int, maximu
         float32 ``(m, d)`` and int64 ``(m,)``; ``None`` if a sum failed. If clients drop out between the last two sums,
         micro-clusters left with too few samples are dropped, so that m may be 0.
     """
-    found = _moments(sums, space, torch.zeros(1, space["directions"].shape[1]), torch.zeros(1, dtype=torch.int64))
+    origin = torch.zeros(1, space["directions"].shape[1])
+    if may_be_few:
+        counted = sums.ask(send_counts, {"space": space, "centres": origin}, {"counts": (1,)})
+        if counted is None:
+            return None
+        if round(float(counted["counts"])) < minimum:
+            return origin[:0], torch.zeros(0, dtype=torch.int64)
+    found = _moments(sums, space, origin, torch.zeros(1, dtype=torch.int64))
     poor = 0
     for _ in range(_MAX_LEVELS):
         if found is None:
             return None
-        if int(found.counts.sum()) < minimum:  # of new rows there may be few
+        if int(found.counts.sum()) < minimum:
             return found.means[:0], found.counts[:0]
         centres = split_cells(found, minimum, maximum)
         if len(centres) == len(found.means) and not (found.waiting(minimum).any() and len(centres) < maximum):
@@ -302,7 +315,7 @@ def _assigned(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
 
     Points of a centre that has fewer of them than the client's own minimum are left out, as its part may be seen alone.
     """
-    points = client_points(unsent(client), payload["space"])
+    points = client_points(new_rows(client), payload["space"])
     labels = nearest_centroids(points, payload["centres"])
     if client.min_members > 1:
         kept = labels.bincount()[labels] >= client.min_members

@@ -31,6 +31,7 @@ from fedkin.features.pca import width_kept
 from fedkin.methods.samples.kingraph.common_micro_clusters import common_step
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from fedkin.methods.samples.kingraph.kingraph_space import (
+    MAX_NODES,
     KinGraphState,
     are_better_separated,
     cut_nodes,
@@ -173,6 +174,7 @@ class KinGraphMethod(SampleMethod):
     state_type: ClassVar[type[State]] = KinGraphState
     record_type: ClassVar[type[Any]] = KinGraphValues
     soft = True
+    adds_rows = True
 
     def __post_init__(self) -> None:
         if "auto" not in (self.n_clusters, self.resolution):
@@ -225,7 +227,8 @@ class KinGraphMethod(SampleMethod):
             if record.values["phase"] == "components" and (found.features, self.features) == ("flat-gradients", "auto"):
                 record.values["note"] = _FLAT
             return found.next(), record
-        after, cut = self._cut(fed, found, again=found.update == "done")
+        described = set(record.answered) & set(found.own[:, 0].tolist() if len(found.own) else record.answered)
+        after, cut = self._cut(fed, found, found.update == "done", described)
         return after, Record(record.answered, record.missing, {**cut.values, **record.values})
 
     def is_private(self) -> bool:
@@ -309,8 +312,11 @@ class KinGraphMethod(SampleMethod):
         values["scales"] = without_labels(scales)
         return replace(state, finished=True, clusters=clusters, scales=scales), values
 
-    def conclude(self, fed: Federation, state: KinGraphState) -> Replies[Payload]:
-        """Send clients the clusters of their micro-clusters, or of all nodes, or the head."""
+    def conclude(self, fed: Federation, state: KinGraphState, described: Collection[int] = ()) -> Replies[Payload]:
+        """Send clients the clusters of their micro-clusters, or of all nodes, or the head.
+
+        Those whose rows are `described` now are told so.
+        """
         if not len(state.clusters):
             return Replies({}, {})
         if state.head:
@@ -325,8 +331,9 @@ class KinGraphMethod(SampleMethod):
             for client, nodes in zip(clients.tolist(), state.own[:, 1].split(sizes.tolist()), strict=True):
                 if client in payloads:
                     payloads[client] = {"clusters": state.clusters[nodes], "confidence": margins[nodes]}
-        if state.update and state.common:  # what clients add up does not say whose rows it is of
-            payloads = {client: {**payload, "sent": True} for client, payload in payloads.items()}
+        if described and self.epsilon is None and len(payloads) <= MAX_NODES:  # of more, some stand for all
+            noted = {id(payload): {**payload, "described": True} for payload in payloads.values()}  # one for many
+            payloads |= {i: noted[id(payloads[i])] for i in described if i in payloads}
         return broadcast(fed, receive_clusters, payloads)
 
     @staticmethod
@@ -412,12 +419,14 @@ class KinGraphMethod(SampleMethod):
             )
         return common
 
-    def _cut(self, fed: Federation, state: KinGraphState, again: bool = False) -> tuple[KinGraphState, Record]:
+    def _cut(
+        self, fed: Federation, state: KinGraphState, again: bool = False, described: Collection[int] = ()
+    ) -> tuple[KinGraphState, Record]:
         """Find the clusters of the nodes and send them to clients; the record names the clients that received them."""
         after, values = self.clusters_of(state, fed.rng("communities"))
         if self.refine and again:
             values["note"] = "Clusters that are found again are not refined."
-        replies = self.conclude(fed, after)
+        replies = self.conclude(fed, after, described)
         record = Record(list(replies), replies.missing, values)
         if self.refine and not again and after.clusters.any():
             # Clients have received clusters before, which `cut` divides anew.

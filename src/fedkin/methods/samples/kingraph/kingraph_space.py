@@ -31,6 +31,7 @@ from fedkin.core.replies import (
     positive,
     reals,
 )
+from fedkin.data.described_rows import remember_rows
 from fedkin.data.preparation import UNKNOWN, blocks_of, blocks_of_sets, common_blocks
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import drop, extract, kept_or_computed
@@ -38,9 +39,12 @@ from fedkin.features.flat_images import all_flat_images, are_flat_images, flat_i
 from fedkin.features.pca import Components, FeatureMoments, components, random_projection, width_kept
 from fedkin.features.shared_variation import shared_basis, unexplained_covariance
 from fedkin.methods.samples.private_releases import send_shape
-from fedkin.methods.samples.sample_method import SENT
 
 MAX_NODES = 20_000  # of the graph: the time of its links grows with the square
+KEPT_OF_CHANGED = (
+    "Micro-clusters are of several clients' rows, so that rows of before that have changed or gone still count as they "
+    "were."
+)
 _BATCH = 2048
 SPACE: Expected = {
     "features": is_name, "projection": Nullable(is_seed), "bound": Nullable(positive), "mean": reals("width"),
@@ -305,7 +309,7 @@ def _are_counts(value: Any) -> bool:
 @client_task(
     takes={
         "clusters": Optional(int64(None)), "confidence": Optional(reals(None)),
-        "sent": Optional(is_flag),
+        "described": Optional(is_flag),
         "result": Optional(
             {
                 "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
@@ -316,7 +320,10 @@ def _are_counts(value: Any) -> bool:
     accounted=True,
 )  # fmt: skip
 def receive_clusters(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them."""
+    """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them.
+
+    A client learns whether the server has what its samples were ``described`` by.
+    """
     if "result" in payload:
         result = payload["result"]
         if result["n_clusters"] > len(result["clusters"]):
@@ -331,8 +338,8 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
     else:
         for name in ("clusters", "confidence"):
             client.state[name] = payload[name][client.state["micro_clusters"]]
-    if payload.get("sent") and SENT in client.state:
-        client.state[SENT] = torch.ones(len(client), dtype=torch.bool)
+    if payload.get("described"):
+        remember_rows(client)
     drop(client.x)
     return {}
 
@@ -350,8 +357,6 @@ def _receive_block(block: Block, payload: Payload) -> Payload:
     else:
         micro_clusters = block.state["micro_clusters"].values
         values = {name: payload[name][micro_clusters] for name in ("clusters", "confidence")}
-    if payload.get("sent") and SENT in block.state:
-        values[SENT] = torch.ones(block.x.shape[:2], dtype=torch.bool)
     for name, part in values.items():
         block.keep(name, part)
     return {}

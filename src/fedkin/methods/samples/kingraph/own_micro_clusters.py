@@ -13,9 +13,12 @@ from fedkin.clustering.micro_clusters import merged_nodes, summarise
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.client_array import Block
-from fedkin.core.replies import Expected, counts_to, doubles, int64, is_count, reals, within
+from fedkin.core.method import NEW
+from fedkin.core.replies import Expected, counts_to, doubles, int64, is_count, is_flag, reals, within
+from fedkin.data.described_rows import DESCRIBED, find_new_rows, new_rows
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
+    KEPT_OF_CHANGED,
     MAX_NODES,
     SPACE,
     KinGraphState,
@@ -25,8 +28,8 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     leading_components,
     points_of,
 )
-from fedkin.methods.samples.sample_method import SENT, unsent
 from fedkin.nn.network_forms import MANY
+from fedkin.report.numbers import join_words
 
 _DIFFERENCES_ATTEMPTS = 6
 _OVERSUPPLY = 5
@@ -107,18 +110,27 @@ def send_summary(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes=_HOW,
-    holds=_SUMMARY,
+    takes={**_HOW, "replaces": is_flag},
+    holds={**_SUMMARY, "again": is_flag},
     may_be_empty=True,
     sends="Small groups of new rows that are alike: their middle and size",
     fewest="least",
 )
 def send_new_summary(client: Client, payload: Payload) -> Payload:
-    """Send centroids and counts of micro-clusters of a client's new rows alone; labels do not stay."""
-    (reply,) = send_summary.run([replace(unsent(client), state={})], [payload])
-    if reply and not isinstance(reply, str):
-        client.state[SENT] = torch.ones(len(client), dtype=torch.bool)
-    return reply
+    """Send centroids and counts of micro-clusters of a client's new rows alone, nothing for too few of them.
+
+    Where what it has sent is out of date, see `find_new_rows`, and the server ``replaces`` it, all rows are described
+    ``again``.
+    """
+    again = find_new_rows(client, max(payload["least"], client.min_members)) and payload["replaces"]
+    if again:
+        client.state.pop(DESCRIBED, None)
+    (reply,) = send_summary.run([replace(client if again else new_rows(client), state={})], [payload])
+    if not reply:
+        client.state[NEW] = torch.zeros_like(client.state[NEW])  # they wait until there are more
+        width = payload["space"]["directions"].shape[1]
+        reply = {"centroids": torch.zeros(0, width), "counts": torch.zeros(0, dtype=torch.int64)} if again else {}
+    return {**reply, "again": again} if reply else {}
 
 
 def own_step(
@@ -176,11 +188,16 @@ def _differences(fed: Federation, state: KinGraphState, min_members: int) -> tup
 def _nodes(
     fed: Federation, state: KinGraphState, min_members: int, micro_clusters: int
 ) -> tuple[KinGraphState | None, Record]:
-    """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there."""
-    due = state.update == "due"
+    """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there.
+
+    A client that describes all its rows again has its earlier micro-clusters removed, unless nodes combine several's.
+    """
+    due, replaces = state.update == "due", len(state.own) == len(state.centroids)
     expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
     most = max(_FEWEST, min(micro_clusters, _OVERSUPPLY * MAX_NODES // len(fed.ids)))
-    payloads = fed.all(space=state.space, least=min_members, most=min(most, micro_clusters))
+    payloads = fed.all(
+        space=state.space, least=min_members, most=min(most, micro_clusters), **({"replaces": replaces} if due else {})
+    )
     enough = max(1, _OVERSUPPLY * MAX_NODES // _FEWEST)
     if not due and enough < len(payloads):
         # Of so many clients some stand for all; the others are assigned by the nodes.
@@ -191,6 +208,15 @@ def _nodes(
     sent = {client: reply for client, reply in replies.items() if reply}
     if not sent and not (due and replies):
         return None, record
+    again = [client for client, reply in sent.items() if reply.get("again") and client in state.own[:, 0]]
+    if again:
+        state = _without(state, again)
+        record.values["note"] = (
+            f"Rows of before have changed or gone at {join_words([fed.client_label(client) for client in again], 8)}, "
+            "so that all rows there were described again, and what was sent before no longer counts."
+        )
+    elif due and not replaces:
+        record.values["note"] = KEPT_OF_CHANGED
     before = [state.centroids] if due else []
     pooled = torch.cat([*before, *(reply["centroids"] for reply in sent.values())])
     counts = torch.cat([state.counts, *(reply["counts"] for reply in sent.values())])
@@ -243,9 +269,14 @@ def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphS
     """
     if not len(state.own) or len(state.own) != len(state.centroids):
         return None
-    kept = ~torch.isin(state.own[:, 0], torch.tensor(sorted(clients)))
-    if not kept.any():
+    left = _without(state, clients)
+    if not len(left.own):
         raise FedkinError("Nothing would be left to cluster.")
-    owners, counts = state.own[kept, 0], state.counts[kept]
+    return left
+
+
+def _without(state: KinGraphState, clients: Collection[int]) -> KinGraphState:
+    """Return the state without the nodes of `clients`, each of which is one micro-cluster."""
+    owners, nodes, counts = state.own[~torch.isin(state.own[:, 0], torch.tensor(sorted(clients)))].unbind(1)
     own = torch.stack([owners, torch.arange(len(owners)), counts], dim=1)
-    return replace(state, centroids=state.centroids[kept], counts=counts, own=own)
+    return replace(state, centroids=state.centroids[nodes], counts=counts, own=own)

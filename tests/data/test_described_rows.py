@@ -1,0 +1,59 @@
+"""Rows that a client has described before are known again, whatever else its file holds."""
+
+import pandas as pd
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.core import Client
+from fedkin.core.method import NEW
+from fedkin.data.described_rows import DESCRIBED, carried_over, find_new_rows, new_rows, remember_rows
+from fedkin.data.preparation import prepare
+from fedkin.data.tables import as_dataset
+from fedkin.engines.local import LocalFederation
+
+ROWS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=20)
+
+
+def described(frame: pd.DataFrame) -> Client:
+    """Return a client that has described all rows of a table."""
+    client = Client(0, torch.zeros(len(frame), 1), table=as_dataset(frame, "frame", "frame").table)
+    prepare(LocalFederation([client], 0))
+    remember_rows(client)
+    return client
+
+
+def later(before: Client, frame: pd.DataFrame) -> Client:
+    """Return the client with another table, at the start of an update."""
+    table = as_dataset(frame, "frame", "frame").table
+    return Client(0, torch.zeros(len(frame), 1), state=carried_over(before.state), table=table)
+
+
+def frame_of(rows: list[tuple[int, str]]) -> pd.DataFrame:
+    return pd.DataFrame({"size": [float(size) for size, _ in rows], "kind": [kind for _, kind in rows]})
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), min_size=3, max_size=20), ROWS, st.randoms())
+def test_each_row_is_new_once_in_any_order(first: list[tuple[int, str]], more: list[tuple[int, str]], random) -> None:
+    first = [*first, (0, "a"), (5, "b")]
+    both = [*first, *more, (9, "d")]
+    random.shuffle(both)
+    client = later(described(frame_of(first)), frame_of(both))
+    assert not find_new_rows(client)
+    assert int(client.state[NEW].sum()) == len(more) + 1
+    remember_rows(client)
+    assert len(client.state[DESCRIBED].unique(dim=0)) == len(both)
+
+
+def test_rows_with_ids_may_change_and_many_changes_are_noticed() -> None:
+    frame = pd.DataFrame({"size": range(20), "id": [f"p{i}" for i in range(20)]}, dtype=object).infer_objects()
+    before = described(frame)
+    for changed in (4, 5):
+        other = frame.assign(size=[size + 100 * (row < changed) for row, size in enumerate(frame["size"])])
+        client = later(before, other)
+        assert find_new_rows(client, least=5) == (changed >= 5)
+        assert not client.state[NEW].any()
+    alone = later(before, frame.assign(id=[f"q{i}" for i in range(20)]))
+    assert not find_new_rows(alone, least=5), "new rows alone: those of before still count"
+    assert len(new_rows(alone)) == 20
+    assert find_new_rows(Client(0, torch.ones(3, 2))), "whoever remembers nothing"
