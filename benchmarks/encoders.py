@@ -18,7 +18,6 @@ AG News' test.csv, banking77's test.csv as PolyAI_test.csv, and OSULeaf's .ts fi
 from __future__ import annotations
 
 import argparse
-import time
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,6 @@ def run(given: argparse.Namespace) -> None:
         for spread, clients, seed in product(given.spreads, given.clients, given.seeds):
             if (data, spread, str(clients), str(seed)) in known:
                 continue
-            began = time.monotonic()
             scores: dict[str, Any] = {"data": data, "spread": spread, "clients": clients, "seed": seed}
             parts = dealt_out(truth, spread, clients, seed)
             for head, number in product([False, True][: 1 + given.head], ["auto", len(np.unique(truth))]):
@@ -79,7 +77,7 @@ def run(given: argparse.Namespace) -> None:
                 scores |= scored(way, truth[np.concatenate(parts)], np.concatenate(model.labels_))
                 scores |= {f"number_{way}": model.n_clusters_} if number == "auto" else {}
                 scores[f"kilobytes_{way}"] = round(model.records_[-1]["received"] / len(parts) / 1000)
-            add(given.file, scores | {"seconds": round(time.monotonic() - began)})
+            add(given.file, scores)
 
 
 def together(given: argparse.Namespace) -> None:
