@@ -70,6 +70,8 @@ def test_plots_are_pages_and_tables_of_what_there_is(model: fedkin.KFed, tmp_pat
     together = mapped.merge(model.to_frame(), on=["client", "sample"])
     assert len(together) == len(mapped) == 178
     assert (together["cluster_x"] == together["cluster_y"]).all()
+    assert sizes.frame.sum(axis=1).to_dict() == dict.fromkeys(CLIENTS, 89)
+    assert model.plot("profile").frame.equals(model.describe())
     (table,) = sizes.view.parts[0].figures
     assert [(name, cells[-1].text) for name, cells in table.rows] == [(name, "89") for name in CLIENTS]
     sizes.save(tmp_path / "sizes.html")

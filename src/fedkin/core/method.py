@@ -336,12 +336,7 @@ NEW = "new_rows"
 
 @runtime_checkable
 class CanUpdate(Protocol):
-    """Takes new rows and clients into a finished run, without asking again for what was sent.
-
-    If it `adds_rows`, clients describe their new rows alone, see `fedkin.data.described_rows`; else all that they have.
-    """
-
-    adds_rows: bool
+    """Takes new rows and clients into a finished run: clients describe new rows alone, see `described_rows`."""
 
     def updated(self, state: Any, clients: Mapping[int, int]) -> Any:
         """Return a finished run's `state` before the step in which clients send what is of their new rows.

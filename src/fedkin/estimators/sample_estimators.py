@@ -128,8 +128,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """Take in next month's rows and clients; clusters keep their numbers and names.
 
         Clients are the same by their names, and rows by their ids, where a column has some, or by what they hold.
-        `KinGraph` and `KFed` add what clients send of new rows to what was sent before, and `FFCM` begins at the
-        centres found, on the rows of `X`; samples are prepared as in `fit`. Other methods are fitted on `X` anew.
+        `KinGraph` and `KFed` add what clients send of new rows to what was sent before; samples are prepared as in
+        `fit`. Other methods are fitted on `X` anew.
         `changes_` says what has changed; `describe` is of the rows of before, as they were described then, and of new
         ones together. Parameters and errors are those of `fit`.
         """
@@ -150,7 +150,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 replace(each, x=self.preparation_.of(each), state=common | carried_over(private.get(name, {})))
                 for name, each in zip(names, clients, strict=True)
             ]
-            self._clients_before = places if method.adds_rows else None
+            self._clients_before = places
             with one_thread(), Bar() if self.verbose else Quiet() as progress:
                 fed = LocalFederation(updated, self._run_seed, on_progress=progress.part, names=names)
                 self._updates += 1

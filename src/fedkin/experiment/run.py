@@ -27,7 +27,7 @@ from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import require
 from fedkin.core.files import check_empty, folder_lock, read_json, write_atomically
-from fedkin.core.method import CanUpdate, HasNodes, with_server_data
+from fedkin.core.method import HasNodes, with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.runner import (
     Callback,
@@ -335,7 +335,7 @@ class Run(ExperimentRunner):
 
         least = self.config.data.min_members
         with one_thread():
-            table, seen = self.earlier.ask(self.fed, int(result["n_clusters"]), least, self._adds_rows)
+            table, seen = self.earlier.ask(self.fed, int(result["n_clusters"]), least, self._is_update)
         self.numbers = self.earlier.numbers(table, result)
         return compared(self.earlier, self.numbers, table, seen)
 
@@ -367,7 +367,7 @@ class Run(ExperimentRunner):
         folder, config, population = self.folder, self.config, self.population
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
-        written = run_folder.load_found(folder).profile if self._adds_rows and self.earlier is None else None
+        written = run_folder.load_found(folder).profile if self._is_update and self.earlier is None else None
         # Clients are asked to describe clusters after the last step, so that it cannot affect the run.
         from fedkin.data.cluster_words import words_of_clusters
         from fedkin.data.profile import profile_clusters
@@ -375,13 +375,13 @@ class Run(ExperimentRunner):
         if self.fed.present and self.method.traits.clusters == "samples" and not self.method.is_private():
             n_clusters, least, encoding = int(result["n_clusters"]), config.data.min_members, self.preparation.table
             with one_thread():
-                how = (n_clusters, least, "clusters", self._adds_rows)
+                how = (n_clusters, least, "clusters", self._is_update)
                 profile = None if encoding is None else profile_clusters(self.fed, encoding, *how)
             words = words_of_clusters(self.fed, n_clusters, least) if self.preparation.has_texts else []
         ready = clustered(self.fed)
         if (numbers := self.numbers) is not None:
             profile = written or (None if profile is None else numbers.of_profile(profile))
-            if self._adds_rows and self.earlier is not None:
+            if self._is_update and self.earlier is not None:
                 now = {name: i for i, name in enumerate(population.names)}
                 before = enumerate(run_folder.load_found(Path(config.evaluation.like or "").expanduser()).clients)
                 clients = {i: now[name] for i, name in before if name in now}
@@ -403,9 +403,9 @@ class Run(ExperimentRunner):
         return profile, words
 
     @property
-    def _adds_rows(self) -> bool:
+    def _is_update(self) -> bool:
         """Whether new rows are added to what clients have described before."""
-        return run_folder.is_update(self.checkpoint) and isinstance(self.method, CanUpdate) and self.method.adds_rows
+        return run_folder.is_update(self.checkpoint)
 
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""

@@ -39,10 +39,9 @@ def update(folder: Path, data: str, out: Path, progress: Progress | None = None)
     """Update the run in `folder` by `data`, next month's rows and clients, and write it to `out`; `folder` stays.
 
     Clients are the same by their names, and rows by their ids, or by what they hold. Where the method can
-    (`CanUpdate`), data are prepared as before; k-FED and kin-graph add what clients send of new rows to what they sent
-    of those before, see `fedkin.data.described_rows`, and FFCM begins at the centroids found. Other methods cluster
-    `data` anew. In both cases clusters keep their numbers and names, as with ``evaluation.like``, and ``changes.html``
-    says what has changed.
+    (`CanUpdate`), as k-FED and kin-graph, data are prepared as before, and what clients send of new rows is added to
+    what they sent of those before, see `fedkin.data.described_rows`. Other methods cluster `data` anew. In both cases
+    clusters keep their numbers and names, as with ``evaluation.like``, and ``changes.html`` says what has changed.
 
     Parameters
     ----------
@@ -118,8 +117,10 @@ def _start(config: Config, checkpoint: Mapping[str, Any], places: Mapping[int, i
     state = method.updated(restore(method.state_type, checkpoint["state"]), places)
     if state is None:
         return None
-    together = " Clusters are described by the rows of before, as these were described there, and by new ones."
-    notes = [f"Data are prepared as in {config.evaluation.like}.{together if method.adds_rows else ''}"]
+    notes = [
+        f"Data are prepared as in {config.evaluation.like}. Clusters are described by the rows of before, as they were "
+        "described there, and by new ones."
+    ]
     prepared = replace(Preparation.from_tree(checkpoint["preparation"]), notes=notes, questions=())
     fresh: dict[str, Any] = {
         "keys": {}, "left_out": {}, "sent": 0, "received": 0, "by_task": {}, "state": state.tree(),

@@ -6,7 +6,7 @@ with their supports, the sums of memberships. The server aggregates them to new 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, ClassVar, Literal
@@ -89,7 +89,6 @@ class FFCMMethod(CentroidMethod):
     state_type: ClassVar[type[State]] = FFCMState
     record_type: ClassVar[type[Any]] = FFCMValues
     soft = True
-    adds_rows = False
 
     def init(self, fed: Federation) -> FFCMState:
         """Return the first state, with random centres if `start` is "uniform"."""
@@ -99,9 +98,6 @@ class FFCMMethod(CentroidMethod):
             return state
         random = torch.rand(self.n_clusters, *shape, generator=fed.rng("start"))
         return replace(state, centroids=extract(state.features, random))
-
-    def updated(self, state: FFCMState, clients: Mapping[int, int]) -> FFCMState:
-        return replace(state, steps=0, finished=False)
 
     def step(self, fed: Federation, state: FFCMState) -> tuple[FFCMState, Record]:
         """Do one round; after the last, broadcast the centres."""

@@ -81,7 +81,6 @@ class KFedMethod(CentroidMethod):
     record_type: ClassVar[type[Any]] = KFedValues
     without = staticmethod(without_points)
     remains = staticmethod(nothing_remains)
-    adds_rows = True
 
     def updated(self, state: KFedState, clients: Mapping[int, int]) -> KFedState | None:
         if self.assign == "induced":

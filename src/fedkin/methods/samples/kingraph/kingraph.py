@@ -174,7 +174,6 @@ class KinGraphMethod(SampleMethod):
     state_type: ClassVar[type[State]] = KinGraphState
     record_type: ClassVar[type[Any]] = KinGraphValues
     soft = True
-    adds_rows = True
 
     def __post_init__(self) -> None:
         if "auto" not in (self.n_clusters, self.resolution):
