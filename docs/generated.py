@@ -46,7 +46,7 @@ def _method(name: str) -> str:
         return _listed(options)
     there = {_looks(option): option.default for option in options_of(registry.resolve("method", other))}
     rest = [option for option in options if _looks(option) in there]
-    changed = [f"`{option.name} = {option.default_text}`" for option in rest if option.default != there[_looks(option)]]
+    changed = [f"`{_head(option)}`" for option in rest if option.default != there[_looks(option)]]
     named = "" if len(rest) == len(there) else f": {', '.join(f'`{option.name}`' for option in rest)}"
     text = f"{'those' if named else 'all'} of [{other}]({other}.md#options){named}"
     text += f". Other defaults here: {', '.join(changed)}." if changed else "."
@@ -79,7 +79,7 @@ def _scenarios() -> str:
     parts = [f"## Options of several\n\n{_listed([*several.values()], default=False)}"]
     for name, scenario in made.items():
         options = _scenario_options(scenario)
-        shared = [f"`{option.name} = {option.default_text}`" for option in options if _looks(option) in several]
+        shared = [f"`{_head(option)}`" for option in options if _looks(option) in several]
         rest = [option for option in options if _looks(option) not in several]
         parts.append(f"## {name}\n\n{_as_markdown(_first_paragraph(scenario))}")
         if shared:
@@ -105,9 +105,14 @@ def _experiments() -> str:
     return "\n\n".join(parts)
 
 
+def _head(option: Option) -> str:
+    """An option with its default; alone where it has none, or is not set by default."""
+    return f"{option.name} = {option.default_text}" if option.default_text else option.name
+
+
 def _listed(options: Sequence[Option], default: bool = True) -> str:
     """Options with their default, what they take and their meaning."""
-    heads = [f"{each.name} = {each.default_text}" if default and each.default_text else each.name for each in options]
+    heads = [_head(each) if default else each.name for each in options]
     return "\n".join(
         f"* `{head}` (`{each.allowed}`): {each.meaning}" for head, each in zip(heads, options, strict=True)
     )
