@@ -1,6 +1,8 @@
 """fedkin: federated clustering, which discovers clusters of clients or samples without moving the data."""
 
+import gc
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ _FROM = {
 def __getattr__(name: str) -> Any:
     """Estimators and more are imported when first asked for, so that ``fedkin --help`` need not wait for torch."""
     if name in _FROM:
-        return getattr(import_module(_FROM[name]), name)
+        return getattr(_imported(_FROM[name]), name)
     if name in __all__:
         from fedkin.experiment.registry import METHODS
 
@@ -125,12 +127,23 @@ def __getattr__(name: str) -> Any:
             entry.target.endswith(f":{name}Method") for entry in METHODS.values() if ".samples." in entry.target
         )
         kind = "sample" if of_samples else "client"
-        return getattr(import_module(f"fedkin.estimators.{kind}_estimators"), name)
+        return getattr(_imported(f"fedkin.estimators.{kind}_estimators"), name)
     from fedkin.core.errors import nearest
 
     near = nearest(name, __all__)
     hint = f"; did you mean '{near}'?" if near and not name.startswith("_") else ""
     raise AttributeError(f"module 'fedkin' has no attribute '{name}'{hint}", name=name)
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module without looking for garbage meanwhile: none is made, and all of torch's objects are looked at."""
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(name)
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,6 @@ from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.numbering import Earlier, Numbers
 from fedkin.report import figures as fig
 from fedkin.report.numbers import join_words
-from fedkin.report.page import write_page
 from fedkin.report.words import described
 
 CHANGES, CHANGES_PAGE = "changes.json", "changes.html"
@@ -125,6 +124,8 @@ class Changes:
         )
         heads = ["status", "before", "now", "came", "left", "what drifted"]
         table = fig.ResultTable("Before and now", caption, "cluster", heads, rows)
+        from fedkin.report.page import write_page
+
         write_page(folder / CHANGES_PAGE, page_of_clusters("What has changed", self.lines(), table))
 
 

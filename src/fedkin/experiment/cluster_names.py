@@ -20,7 +20,6 @@ from fedkin.experiment.run_folder import (
     read_names,
 )
 from fedkin.experiment.terminal_tables import table_text
-from fedkin.report.page import give_names
 from fedkin.report.words import suggestions
 
 _LONGEST = 60
@@ -71,6 +70,8 @@ def write_names(folder: Path, names: Mapping[int, str]) -> None:
     tree = {str(cluster): name for cluster, name in names.items()}
     write_atomically(folder / CLUSTER_NAMES, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
     if (folder / REPORT).is_file():
+        from fedkin.report.page import give_names
+
         give_names(folder / REPORT, names)
 
 

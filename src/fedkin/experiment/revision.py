@@ -54,35 +54,13 @@ def cut(
     resolution: float | None = None,
     progress: Progress | None = None,
 ) -> RunOutcome | None:
-    """Cut the clusters of the run in `folder` again, and write them to `out` as a new run.
+    """Cut the clusters of the finished run in `folder` again, and write them to `out`, empty or absent, as a new run.
 
-    Clients are sent their new clusters and asked for nothing. With the same number of clusters, `out` holds the labels
-    of a run that was given it from the start. `folder` stays as it is.
-
-    Parameters
-    ----------
-    folder : Path
-        A finished run of a method that cuts again, see `fedkin.core.Method`.
-    out : Path
-        Empty or absent.
-    n_clusters : int, optional
-        Clusters to find, at least 1.
-    resolution : float, optional
-        Resolution of the clusters instead of their number, greater than 0.
-    progress : Progress, optional
-        Shows the progress.
-
-    Returns
-    -------
-    RunOutcome or None
-        ``None`` of a real federation: its server sends the clusters when it runs the experiment, with the same
-        `n_clusters` or `resolution`, into `out`.
-
-    Raises
-    ------
-    FedkinError
-        If `folder` holds no finished run of such a method, not one of both numbers is given, there cannot be so many
-        clusters, or `out` is not empty.
+    Clients are sent their new clusters and asked for nothing. With `n_clusters`, at least 1, `out` holds the labels of
+    a run that was given it from the start; `resolution`, above 0, may be given instead. `folder` stays as it is.
+    ``None`` is returned of a real federation: its server sends the clusters when it runs the experiment, with the same
+    number, into `out`. Raises FedkinError if `folder` holds no finished run of a method that cuts (`CanCut`), not one
+    of both numbers is given, there cannot be so many clusters, or `out` is not empty.
     """
     if (n_clusters is None) == (resolution is None):
         raise FedkinError("Give either a number of clusters, as --clusters 5, or a resolution, as --resolution 0.5.")
@@ -116,31 +94,16 @@ _NOT_COVERED = [
 def forget(
     folder: Path, clients: Sequence[int | str], out: Path, retrain: bool = False, progress: Progress | None = None
 ) -> RunOutcome:
-    """Write the run in `folder` without some clients to `out`, as a new run with a certificate; `folder` stays.
+    """Write the finished run in `folder` without some clients to `out`, empty or absent, with a certificate.
 
-    Where the method stores each client's contribution separately, clusters are formed again from those of the
-    others (`CanForget`), and the labels equal those of a run in which the forgotten clients sent nothing. Otherwise
-    the run is repeated without them; its files equal those of a run with ``federation.forgotten``. The sites of a real
-    federation are not contacted: they get their new clusters when the server runs the experiment of `out`, into `out`.
+    `clients` are positions or names. Where the method stores each client's contribution separately, clusters are formed
+    again from those of the others (`CanForget`), and the labels equal those of a run in which the forgotten clients
+    sent nothing. Otherwise, or with `retrain`, the run is repeated without them; its files equal those of a run with
+    ``federation.forgotten``. The sites of a real federation are not contacted: they get their new clusters when the
+    server runs the experiment of `out`, into `out`. `folder` stays.
 
-    Parameters
-    ----------
-    folder : Path
-        A finished run.
-    clients : sequence of int or str
-        Positions or names of clients.
-    out : Path
-        Empty or absent.
-    retrain : bool
-        Whether all is run again even where the method can leave a client out exactly.
-    progress : Progress, optional
-        Shows the progress.
-
-    Raises
-    ------
-    FedkinError
-        If `folder` holds no finished run, a client does not exist, took no part or is forgotten already, no client
-        would be left, a real federation's run would have to be repeated, `out` is not empty, or as running does.
+    Raises FedkinError if `folder` holds no finished run, a client does not exist, took no part or is forgotten already,
+    no client would be left, a real federation's run would have to be repeated, `out` is not empty, or as running does.
     """
     before, checkpoint = run_config(folder), finished_checkpoint(folder)
     is_real = (folder / LEDGER).is_file()
