@@ -389,17 +389,22 @@ class Run(ExperimentRunner):
             result, words = numbers.of_result(result), numbers.of_words(words)
             for client in ready:
                 client.state.update(numbers.of_state(client.state))
-        run_folder.write_labels(folder, ready, population.names)
-        if "labels" in result:
-            run_folder.write_clients(folder, result["labels"], short_names(population.names), result.get("memberships"))
+        for client in ready:
+            if (text := run_folder.labels_of(client.table, client.state)) is not None:
+                write_atomically(run_folder.label_file(folder, client.id, population.names), text)
+        if (labels := result.get("labels")) is not None:
+            columns: run_folder.Columns = {"client": list(range(len(labels))), "cluster": labels.tolist()}
+            columns |= {"name": names} if (names := short_names(population.names)) else {}
+            columns |= run_folder.cluster_columns(labels, None, result.get("memberships"))
+            write_atomically(folder / run_folder.CLIENTS, run_folder.as_csv(columns))
         reading = {**config.table.of_files, "label": config.data.label}
         description = (self.preparation, population, profile, words, reading)
         run_folder.write_result(folder, config.method_name, dict(result), *description)
         path = folder / run_folder.MESSAGES
         if numbers is None or self.earlier is not None or not path.is_file():  # else it has what was asked for them
             write_atomically(path, json.dumps(self.fed.by_task, indent=2) + "\n")
-        names = (run_folder.CONFIG, run_folder.RECORDS, run_folder.MESSAGES, *run_folder.RESULTS)
-        run_folder.write_sums(folder, names)
+        files = (run_folder.CONFIG, run_folder.RECORDS, run_folder.MESSAGES, *run_folder.RESULTS)
+        run_folder.write_sums(folder, files)
         return profile, words
 
     @property

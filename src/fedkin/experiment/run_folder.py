@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, State
+from fedkin.core import Federation, FedkinError, State
 from fedkin.core.client import Table
 from fedkin.core.files import append, check_regular, read_json, read_tables, similar_path, write_atomically
 from fedkin.core.payload import load_tree, owned, pack, save_tree, unpack
@@ -367,13 +367,6 @@ def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     return folder / "labels" / f"{stem}.csv"
 
 
-def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] = ()) -> None:
-    """Write the cluster of every row, for each client with ``state["clusters"]``."""
-    for client in clients:
-        if (text := labels_of(client.table, client.state)) is not None:
-            write_atomically(label_file(folder, client.id, names), text)
-
-
 def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     """Return a client's clusters as CSV text; ``None`` if it has none.
 
@@ -387,13 +380,6 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     columns = row_names(len(clusters), table, None if encoding is None else encoding.schema.id)
     columns |= cluster_columns(clusters, fitting.get("confidence"), fitting.get("memberships"))
     return as_csv(columns)
-
-
-def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), memberships: Tensor | None = None) -> None:
-    """Write ``clients.csv``: each client's cluster, int64 ``(n,)``, -1 unknown, name and `memberships` ``(n, k)``."""
-    columns = {"client": list(range(len(labels))), "cluster": labels.tolist()}
-    columns |= {"name": list(names)} if names else {}
-    write_atomically(folder / CLIENTS, as_csv(columns | cluster_columns(labels, None, memberships)))
 
 
 def read_labels(folder: Path) -> dict[str, pd.Series[Any]]:

@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,15 +71,12 @@ class _Clients:
         number = int(context.node_config["partition-id"])
         population, device = _population(self.tables)
         name = f"{number:09}"  # in the order of numbers, since ids are in the order of names
-        site = simulated_site(population, number, name, self.folder / CLIENT_FOLDERS / str(number))
-        return replace(site, packages=None, device=device_named(device, "'device.name'"))
-
-
-def simulated_site(population: Population, number: int, name: str, folder: Path) -> Site:
-    """Return client `number` of a population as a site with this name and private folder."""
-    client = population.clients[number]
-    about = (population.classes, population.features, client.state, restore_preparation)
-    return Site(name, folder, client.x, client.y, *about, simulated=True, table=client.table, samples=client.samples)
+        client, folder = population.clients[number], self.folder / CLIENT_FOLDERS / str(number)
+        about = (population.classes, population.features, client.state, restore_preparation)
+        return Site(
+            name, folder, client.x, client.y, *about, simulated=True, packages=None, table=client.table,
+            device=device_named(device, "'device.name'"), samples=client.samples,
+        )  # fmt: skip
 
 
 # One, for a process of Ray's outlives a run, and data are large.
