@@ -118,7 +118,11 @@ class Participation:
     @property
     def present(self) -> list[int]:
         """Clients that take part now, in order."""
-        return [i for i in self.ids if i in self.joined and i not in self.dropped]
+        return list(filter(self.has, self.ids))
+
+    def has(self, client: int) -> bool:
+        """Return whether a client takes part now."""
+        return client in self.joined and client not in self.dropped
 
 
 class Federation(ABC):

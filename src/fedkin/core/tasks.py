@@ -132,6 +132,9 @@ class Task:
         Whether the function is one of a single client, so that clients gain nothing from being handed over together.
     block, pool : list of callable
         At most one function that does the task for a block of clients at once, see `on_blocks` and `on_pools`.
+    of_many : bool
+        Whether the function also takes a `fedkin.core.client_array.Block` in place of a client, and then returns the
+        sum of its clients' replies: it is the pool's.
     """
 
     name: str
@@ -148,6 +151,7 @@ class Task:
     one_by_one: bool = False
     block: list[BlockFunction] = field(default_factory=list, compare=False)
     pool: list[BlockFunction] = field(default_factory=list, compare=False)
+    of_many: bool = False
 
     def on_blocks(self, run: BlockFunction) -> BlockFunction:
         """Decorate a function that does the task for a `fedkin.core.client_array.Block` of clients at a time.
@@ -210,7 +214,10 @@ def client_task(run: ClientFunction | None = None, /, **declared: Any) -> Task |
         def in_turn(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
             return [run(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
-        return _registered(in_turn, declared, True)
+        task = _registered(in_turn, declared, True)
+        if task.of_many:
+            task.on_pools(run)
+        return task
 
     return registered if run is None else registered(run)
 

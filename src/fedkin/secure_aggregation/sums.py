@@ -465,7 +465,8 @@ class ClientSums:
         group_of = {client: group for group, clients in enumerate(self.groups) for client in clients}
         sums = self._sums(task, payload, terms, group_of)
         away = group_of.keys() - {client for part in sums.values() for client in part.clients}
-        self.answered[:] = [client for client in self.answered if client not in away]
+        if away:
+            self.answered[:] = [client for client in self.answered if client not in away]
         return Sum.of(sums.values()).totals if sums else None
 
     def facts(self) -> dict[str, object]:
@@ -473,7 +474,7 @@ class ClientSums:
         return {"exchanges": len(self._tasks), "sums": "hidden" if self.hidden else "plain"}
 
     def _sums(self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]) -> dict[int, Sum]:
-        """Add up replies by group, in the fixed point of secure sums."""
+        """Add up replies by group, in the fixed point of secure sums; a pool of clients counts to that of its first."""
         sizes, totals = Counter(group_of.values()), dict[int, Integers]()
         replied: dict[int, list[int]] = {group: [] for group in sizes}
         waiting = sorted(group_of)
@@ -481,16 +482,16 @@ class ClientSums:
             if time:
                 self.fed.pause(time)
             expected = {term.name: term.shape for term in terms}
-            replies = self.fed.stream(task, dict.fromkeys(waiting, payload), expected)
-            for client, reply in replies:
-                group = group_of[client]
+            replies = self.fed.pools(task, dict.fromkeys(waiting, payload), expected)
+            for clients, reply in replies:
+                group = group_of[clients[0]]
                 try:
-                    values = masks.encode(values_of(reply, terms), sizes[group])
+                    values = masks.encode(values_of(reply, terms), max(sizes[group], len(clients)))
                 except ValueError as error:
-                    self.missing[client] = str(error)
+                    self.missing.update(dict.fromkeys(clients, str(error)))
                 else:
                     totals[group] = totals[group] + values if group in totals else values
-                    replied[group].append(client)
+                    replied[group] += clients
             self.missing.update(replies.missing)
             waiting = sorted(replies.missing)
             if not waiting:

@@ -20,21 +20,25 @@ from torch import Tensor
 from fedkin.clustering.cell_splitting import CellMoments, cell_deviations, cell_scatter, scatter_pairs, split_cells
 from fedkin.clustering.micro_clusters import merged_nodes
 from fedkin.clustering.nearest import nearest_centroids
-from fedkin.clustering.whitening import fewest_samples, local_scatter
+from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
+from fedkin.core.client_array import Block
 from fedkin.core.replies import doubles, int64, is_count, positive, reals
 from fedkin.core.seeds import draw_seed
 from fedkin.data.described_rows import new_rows
 from fedkin.data.statistics import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (
+    ENOUGH,
     KEPT_OF_CHANGED,
+    MAX_BROADCAST,
     MAX_NODES,
     SPACE,
     KinGraphState,
     client_features,
     client_points,
     leading_components,
+    samples_of,
 )
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 from fedkin.secure_aggregation.sums import ClientSums, direct_failures
@@ -56,8 +60,9 @@ _MAX_CENTRES = 3_000
     takes={"space": SPACE},
     holds={"count": int64(1), "total": doubles(_DIGITS, "width"), "squares": doubles(_DIGITS, 1)},
     sends="How many rows, and the mean and spread of each column",
+    of_many=True,
 )
-def send_feature_sums(client: Client, payload: Payload) -> Payload:
+def send_feature_sums(client: Client | Block, payload: Payload) -> Payload:
     """Send count, sum and sum of squares of a client's features, the last two as fixed-point digits."""
     features = _features(client, payload)
     squares = sum(batch.double().square().sum() for batch in features.split(_BATCH))
@@ -72,8 +77,9 @@ def send_feature_sums(client: Client, payload: Payload) -> Payload:
     takes={"space": SPACE, "scale": positive},
     holds={"scatter": doubles(None)},
     sends="How much values differ, and which columns rise and fall together",
+    of_many=True,
 )
-def send_feature_scatter(client: Client, payload: Payload) -> Payload:
+def send_feature_scatter(client: Client | Block, payload: Payload) -> Payload:
     """Send the lower triangle of a client's scaled outer products of features about the common mean."""
     mean, scale = payload["space"]["mean"], payload["scale"]
     scatter = torch.zeros(len(mean), len(mean), dtype=torch.float64)
@@ -87,27 +93,33 @@ def send_feature_scatter(client: Client, payload: Payload) -> Payload:
     takes={"space": SPACE, "seed": is_count},
     holds={"samples": int64(1), "scatter": doubles("components", "components")},
     sends="How much rows that are alike differ, column by column",
+    of_many=True,
 )
-def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
+def send_neighbour_scatter(client: Client | Block, payload: Payload) -> Payload:
     """Send the scatter between neighbours times the number of samples, and that number; zeros for too few.
 
     Samples are drawn by the payload's seed: the client's generator depends on how many exchanges a sum takes.
     """
     width = payload["space"]["directions"].shape[1]
-    samples = len(client) if len(client) >= max(client.min_members, fewest_samples(width)) else 0
-    scatter = torch.zeros(width, width, dtype=torch.float64)
-    if samples:
-        rng = torch.Generator().manual_seed(payload["seed"])
-        scatter = samples * local_scatter(client_points(client, payload["space"]), rng)
-    return {"samples": torch.tensor([samples]), "scatter": scatter}
+    if samples_of(client) < max(client.min_members, fewest_samples(width)):
+        zeros = torch.zeros(width, width, dtype=torch.float64)
+        return {"samples": torch.zeros(1, dtype=torch.int64), "scatter": zeros}
+    points, rng = client_points(client, payload["space"]), torch.Generator()
+    if isinstance(client, Block):
+        rngs = (rng.manual_seed(payload["seed"]) for _ in client.seeds)
+        scatter = local_scatter_of_sets(client.by_client(points), rngs)
+    else:
+        scatter = local_scatter(points, rng.manual_seed(payload["seed"]))
+    return {"samples": torch.tensor([len(points)]), "scatter": len(points) * scatter}
 
 
 @client_task(
     takes={"space": SPACE, "centres": reals("centres", "components")},
     holds={"counts": int64("centres")},
     sends="How many rows are in each of some small groups",
+    of_many=True,
 )
-def send_counts(client: Client, payload: Payload) -> Payload:
+def send_counts(client: Client | Block, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre."""
     return {"counts": _assigned(client, payload)[1].bincount(minlength=len(payload["centres"]))}
 
@@ -116,8 +128,9 @@ def send_counts(client: Client, payload: Payload) -> Payload:
     takes={"space": SPACE, "centres": reals("centres", "components"), "full": int64("full")},
     holds={"counts": int64("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
     sends="Small groups of rows that are alike: their middle, size and spread",
+    of_many=True,
 )
-def send_cell_moments(client: Client, payload: Payload) -> Payload:
+def send_cell_moments(client: Client | Block, payload: Payload) -> Payload:
     """Send by nearest centre the number of samples and the sum of their offsets, and the scatter about full centres."""
     centres, full = payload["centres"], payload["full"]
     if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
@@ -199,15 +212,23 @@ def _differences(sums: ClientSums, state: KinGraphState) -> Step:
 def _nodes(sums: ClientSums, state: KinGraphState, min_members: int) -> Step:
     """Find micro-clusters in groups of clients; in an update those of new rows join the nodes that are there."""
     due = state.update == "due"
-    parts = [common_micro_clusters(part, state.space, min_members, _MAX_CENTRES, due) for part in sums.by_group()]
-    found = [part for part in parts if part is not None and len(part[1])]
+    found, most = list[tuple[Tensor, Tensor]](), MAX_NODES
     update, note = "", {"note": KEPT_OF_CHANGED} if due else {}
-    if due and any(part is not None for part in parts):
-        found, update = [(state.centroids, state.counts), *found], "done"
+    for group in sums.by_group():
+        part = common_micro_clusters(group, state.space, min_members, _MAX_CENTRES, due)
+        if part is None:
+            continue
+        found += [part] if len(part[1]) else []
+        update = "done" if due else ""
+        if sum(len(counts) for _, counts in found) >= ENOUGH:  # the other groups' samples are assigned by the nodes
+            most = MAX_BROADCAST
+            break
+    if update:
+        found.insert(0, (state.centroids, state.counts))
     if not found:
         return None, {}
     pooled, counts = (torch.cat(part) for part in zip(*found, strict=True))
-    nodes = merged_nodes(pooled, counts, MAX_NODES, sums.fed.rng("condensed"))
+    nodes = merged_nodes(pooled, counts, most, sums.fed.rng("condensed"))
     after = replace(state, centroids=nodes.centroids, counts=nodes.counts, update=update)
     return after, {"micro_clusters": len(counts), **note}
 
@@ -304,20 +325,21 @@ def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor) ->
     return CellMoments(counts[filled], means[filled], deviations[filled], known[filled])
 
 
-def _features(client: Client, payload: Payload) -> Tensor:
+def _features(client: Client | Block, payload: Payload) -> Tensor:
     """Return a client's features; none of a client with fewer samples than its own minimum."""
     features = client_features(client, payload["space"])
-    return features if len(client) >= client.min_members else features[:0]
+    return features if samples_of(client) >= client.min_members else features[:0]
 
 
-def _assigned(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
+def _assigned(client: Client | Block, payload: Payload) -> tuple[Tensor, Tensor]:
     """Return a client's points and the centre that each is nearest to.
 
     Points of a centre that has fewer of them than the client's own minimum are left out, as its part may be seen alone.
     """
-    points = client_points(new_rows(client), payload["space"])
+    points = client_points(new_rows(client) if isinstance(client, Client) else client, payload["space"])
     labels = nearest_centroids(points, payload["centres"])
     if client.min_members > 1:
-        kept = labels.bincount()[labels] >= client.min_members
+        cells = torch.arange(len(points)) // samples_of(client) * len(payload["centres"]) + labels  # by client
+        kept = cells.bincount()[cells] >= client.min_members
         points, labels = points[kept], labels[kept]
     return points, labels

@@ -31,6 +31,7 @@ from fedkin.features.pca import width_kept
 from fedkin.methods.samples.kingraph.common_micro_clusters import common_step
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from fedkin.methods.samples.kingraph.kingraph_space import (
+    MAX_BROADCAST,
     MAX_NODES,
     KinGraphState,
     are_better_separated,
@@ -61,7 +62,6 @@ from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reason
 from fedkin.report.figures import Figure
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 
-_MAX_BROADCAST = 2_000  # nodes sent to all clients: of more, sending them improves nothing
 _FLAT = (
     "The columns look like the pixels of square images, so the edges of these are compared; set method.features "
     'to "raw" to compare the columns.'
@@ -322,7 +322,7 @@ class KinGraphMethod(SampleMethod):
             return broadcast(fed, assign_by_head, fed.all(head=final_head(state.head)))
         result = cut_nodes(state)
         payloads = fed.all(result=result)
-        to_all = len(state.clusters) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
+        to_all = len(state.clusters) <= MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
         to_all = to_all or state.update == "done"  # clients have new rows of no micro-cluster
         if len(state.own) and not to_all:
             margins = node_margins(result, state.centroids, state.clusters)

@@ -41,6 +41,8 @@ from fedkin.features.shared_variation import shared_basis, unexplained_covarianc
 from fedkin.methods.samples.private_releases import send_shape
 
 MAX_NODES = 20_000  # of the graph: the time of its links grows with the square
+ENOUGH = 5 * MAX_NODES  # micro-clusters of all clients: of more clients or groups some are asked, and stand for all
+MAX_BROADCAST = 2_000  # nodes sent to all clients: of more, sending them improves nothing
 KEPT_OF_CHANGED = (
     "Micro-clusters are of several clients' rows, so that rows of before that have changed or gone still count as they "
     "were."
@@ -246,20 +248,27 @@ def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     return rows
 
 
-def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
-    """Return `features_of` a client's samples, kept between its tasks."""
+def samples_of(client: Client | Block) -> int:
+    """Return the number of samples of a client, or of each of a block."""
+    return len(client) if isinstance(client, Client) else client.x.shape[1]
+
+
+def client_features(client: Client | Block, space: Mapping[str, Any]) -> Tensor:
+    """Return `features_of` a client's samples, kept between its tasks, or those of a block, which are not."""
+    if isinstance(client, Block):
+        return features_of(space, client.rows)
     if space["features"] == "raw" and space["projection"] is None and space["bound"] is None:
         return client.x.flatten(1)
     how = (space["features"], space["projection"], space["bound"])
     return kept_or_computed(client.x, how, lambda batch: features_of(space, batch))
 
 
-def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
-    """Return `points_of` a client's samples."""
+def client_points(client: Client | Block, space: Mapping[str, Any]) -> Tensor:
+    """Return `points_of` the samples of a client, or of a block of them."""
     features = client_features(client, space)
     points = _components(space, features.split(_BATCH))
-    if points.shape != (len(client), space["directions"].shape[1]):
-        raise FedkinError(f"Points of {len(client)} samples have shape {tuple(points.shape)}, not one row each.")
+    if points.shape != (len(features), space["directions"].shape[1]):
+        raise FedkinError(f"Points of {len(features)} samples have shape {tuple(points.shape)}, not one row each.")
     return points
 
 

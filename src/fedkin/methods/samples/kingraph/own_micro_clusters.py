@@ -18,22 +18,21 @@ from fedkin.core.replies import Expected, counts_to, doubles, int64, is_count, i
 from fedkin.data.described_rows import DESCRIBED, find_new_rows, new_rows
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
+    ENOUGH,
     KEPT_OF_CHANGED,
+    MAX_BROADCAST,
     MAX_NODES,
     SPACE,
     KinGraphState,
     client_features,
     client_points,
-    features_of,
     leading_components,
-    points_of,
+    samples_of,
 )
 from fedkin.nn.network_forms import MANY
 from fedkin.report.numbers import join_words
 
 _DIFFERENCES_ATTEMPTS = 6
-_OVERSUPPLY = 5
-"""Maximum number of micro-clusters from all clients, as a multiple of the maximum number of nodes."""
 _FEWEST = 6
 """Micro-clusters that a client may send at least: fewer mix clusters. Of clients too many for that, some are asked."""
 KEPT_OF_FORGOTTEN = (
@@ -48,17 +47,12 @@ KEPT_OF_FORGOTTEN = (
     may_be_empty=True,
     sends="How much values differ, and which columns rise and fall together",
     fewest="least",
+    of_many=True,
 )
-def send_moments(client: Client, payload: Payload) -> Payload:
+def send_moments(client: Client | Block, payload: Payload) -> Payload:
     """Send count, sum and outer products of a client's features; nothing for too few samples."""
-    enough = len(client) >= max(payload["least"], client.min_members)
+    enough = samples_of(client) >= max(payload["least"], client.min_members)
     return moments(client_features(client, payload["space"])).payload() if enough else {}
-
-
-@send_moments.on_pools
-def _pool_moments(block: Block, payload: Payload) -> Payload:
-    enough = block.x.shape[1] >= max(payload["least"], block.min_members)
-    return moments(features_of(payload["space"], block.rows)).payload() if enough else {}
 
 
 @client_task(
@@ -67,21 +61,17 @@ def _pool_moments(block: Block, payload: Payload) -> Payload:
     may_be_empty=True,
     sends="How much rows that are alike differ, column by column",
     fewest="least",
+    of_many=True,
 )
-def send_differences(client: Client, payload: Payload) -> Payload:
+def send_differences(client: Client | Block, payload: Payload) -> Payload:
     """Send the scatter between neighbouring samples, and the number of samples; nothing for too few."""
-    if len(client) < max(payload["least"], client.min_members, fewest_samples(payload["space"]["directions"].shape[1])):
+    width = payload["space"]["directions"].shape[1]
+    if samples_of(client) < max(payload["least"], client.min_members, fewest_samples(width)):
         return {}
-    return {"scatter": local_scatter(client_points(client, payload["space"]), client.rng), "samples": len(client)}
-
-
-@send_differences.on_pools
-def _pool_differences(block: Block, payload: Payload) -> Payload:
-    space, samples = payload["space"], block.x.shape[1]
-    if samples < max(payload["least"], block.min_members, fewest_samples(space["directions"].shape[1])):
-        return {}
-    points = block.by_client(points_of(space, block.rows))
-    return {"scatter": local_scatter_of_sets(points, block.rngs()), "samples": samples * len(block)}
+    points = client_points(client, payload["space"])
+    if isinstance(client, Block):
+        return {"scatter": local_scatter_of_sets(client.by_client(points), client.rngs()), "samples": len(points)}
+    return {"scatter": local_scatter(points, client.rng), "samples": len(points)}
 
 
 _HOW: Expected = {
@@ -194,14 +184,15 @@ def _nodes(
     """
     due, replaces = state.update == "due", len(state.own) == len(state.centroids)
     expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
-    most = max(_FEWEST, min(micro_clusters, _OVERSUPPLY * MAX_NODES // len(fed.ids)))
+    most = max(_FEWEST, min(micro_clusters, ENOUGH // len(fed.ids)))
     payloads = fed.all(
         space=state.space, least=min_members, most=min(most, micro_clusters), **({"replaces": replaces} if due else {})
     )
-    enough = max(1, _OVERSUPPLY * MAX_NODES // _FEWEST)
-    if not due and enough < len(payloads):
+    nodes_at_most = MAX_NODES
+    if not due and len(payloads) > ENOUGH // _FEWEST:
         # Of so many clients some stand for all; the others are assigned by the nodes.
-        drawn = torch.randperm(len(fed.present), generator=fed.rng("summarising"))[:enough]
+        nodes_at_most = MAX_BROADCAST
+        drawn = torch.randperm(len(fed.present), generator=fed.rng("summarising"))[: ENOUGH // _FEWEST]
         payloads = {i: payloads[i] for i in sorted(fed.present[place] for place in drawn.tolist())}
     replies = fed.ask(send_new_summary if due else send_summary, payloads, expected)
     record = Record(list(replies), replies.missing, {"phase": "graph"})
@@ -220,7 +211,7 @@ def _nodes(
     before = [state.centroids] if due else []
     pooled = torch.cat([*before, *(reply["centroids"] for reply in sent.values())])
     counts = torch.cat([state.counts, *(reply["counts"] for reply in sent.values())])
-    nodes = merged_nodes(pooled, counts, MAX_NODES, fed.rng("condensed"))
+    nodes = merged_nodes(pooled, counts, nodes_at_most, fed.rng("condensed"))
     sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()], dtype=torch.int64)
     owners = torch.tensor(list(sent), dtype=torch.int64).repeat_interleave(sizes)
     first = len(state.counts)
