@@ -216,7 +216,7 @@ def client_task(run: ClientFunction | None = None, /, **declared: Any) -> Task |
 
         task = _registered(in_turn, declared, True)
         if task.of_many:
-            task.on_pools(run)
+            task.on_pools(run)  # type: ignore[arg-type]  # which takes blocks, too
         return task
 
     return registered if run is None else registered(run)

@@ -167,7 +167,7 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
     assert everyone[0] > own[0] + 0.02
     assert everyone[1] > own[1]
     assert all(map(torch.equal, everyone[2], found(broadcast_nodes=True)[2]))
-    monkeypatch.setattr("fedkin.methods.samples.kingraph.kingraph._MAX_BROADCAST", 50)
+    monkeypatch.setattr("fedkin.methods.samples.kingraph.kingraph.MAX_BROADCAST", 50)
     assert all(map(torch.equal, own[2], found()[2]))
 
 
