@@ -63,7 +63,7 @@ def lacks_encoding(call: ast.Call) -> bool:
     if isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "write_text"):
         return "encoding" not in named
     if isinstance(call.func, ast.Attribute) and call.func.attr == "open":
-        if isinstance(call.func.value, ast.Name) and call.func.value.id in ("os", "Image", "image"):
+        if isinstance(call.func.value, ast.Name) and call.func.value.id in ("gzip", "os", "Image", "image"):
             return False
         mode = call.args[0] if call.args else None
     elif isinstance(call.func, ast.Name) and call.func.id == "open":
