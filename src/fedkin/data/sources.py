@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,8 @@ _TEXT_COPIES = 6
 _FEW_ROWS = 200
 """Rows that show the separator, and whether the first line is a header."""
 _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
+_CELL = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\br=["']([A-Z]{1,3})(\d{1,7})["'][^>]*(?<!/)>""")
+"""Cell of an .xlsx sheet that holds something."""
 
 _cache: dict[tuple[str, ...], Dataset] | None = None
 
@@ -428,6 +431,8 @@ def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 check_room(origin, sum(member.file_size for member in archive.infolist()))
+                for sheet in archive.namelist():
+                    check_room(origin, 100 * _extent(archive.read(sheet)))  # 24 bytes in the reader, and an object
         sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="calamine", na_filter=False)
     except FedkinError:
         raise
@@ -443,6 +448,17 @@ def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame
         raise FedkinError(f"{origin} has {holds}, of {listed}; {choice}, for one is read.")
     frame = _with_names(next(iter(filled.values())), origin)
     return frame.mask(frame == "", None)
+
+
+def _extent(sheet: bytes) -> int:
+    """Return how many cells lie between the first and the last that hold something: the reader makes all of them."""
+    if not (cells := _CELL.findall(sheet)):
+        return 0
+    rows = [int(row) for _, row in cells]
+    columns = [
+        reduce(lambda number, letter: 26 * number + letter - 64, name, 0) for name in {name for name, _ in cells}
+    ]
+    return (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
 
 
 # Parquet and NumPy.
