@@ -465,7 +465,8 @@ def _words(cells: pd.Series, called: str, levels: Collection[str] = ()) -> tuple
     try:
         codes, distinct = cells.factorize()
     except TypeError:  # what cannot be hashed
-        _as_text(next(cell for cell in cells.dropna() if not isinstance(cell, str | int | float)), called)
+        for cell in cells.dropna():
+            _as_text(cell, called)
         raise
     index: dict[str, int] = {}
     merged = np.full(len(distinct) + 1, -1)
