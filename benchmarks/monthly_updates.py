@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
 import fedkin
-from fedkin.experiment.changes import ANEW
+from fedkin.experiment.numbering import ANEW
 
 DATA = {
     "wine": load_wine, "breast cancer": load_breast_cancer, "iris": load_iris, "digits": load_digits,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.core import Client
-from fedkin.engines.flower_engine.versions import without_flower
+from fedkin.engines.flower_engine import without_flower
 
 START = ConfigRecord({"steps": 5, "rate": 0.5})
 """What planted.LEARNING tells fedkin's own clients."""

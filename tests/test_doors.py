@@ -84,7 +84,7 @@ def test_every_door_finds_the_same(name: str, clients: dict[str, Any], monkeypat
         if isinstance(value, torch.Tensor):
             assert torch.equal(value, model.result_[key]), key
     Path("run").rename("local")
-    monkeypatch.setattr("fedkin.engines.flower_engine.simulation.simulated_grid", grid_here)
+    monkeypatch.setattr("fedkin.experiment.simulation.simulated_grid", grid_here)
     assert by_command_line(name, "--set", "simulation.engine=flower") == fitted
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedkin.core.errors import FedkinError, FedkinWarning
-    from fedkin.core.runner import Callback
+    from fedkin.core.runner import Callback, EarlyStopping
     from fedkin.estimators.client_estimators import (
         CFLGP,
         FLUX,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         KinGraph,
         KMeans,
     )
-    from fedkin.experiment.callbacks import EarlyStopping
     from fedkin.experiment.prediction import load_models
     from fedkin.studies.compare import compare
     from fedkin.studies.two_runs import diff
@@ -106,7 +105,7 @@ __all__ = [
 
 _FROM = {
     "Callback": "fedkin.core.runner",
-    "EarlyStopping": "fedkin.experiment.callbacks",
+    "EarlyStopping": "fedkin.core.runner",
     "FedkinError": "fedkin.core.errors",
     "FedkinWarning": "fedkin.core.errors",
     "compare": "fedkin.studies.compare",

@@ -19,13 +19,12 @@ from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, read_site
 from fedkin.engines.flower_engine.messages import HELLO, TASK, content, read
 from fedkin.engines.site import Site
-from fedkin.experiment.cluster_names import name_clusters, read_names
 from fedkin.experiment.config import load_config
+from fedkin.experiment.numbering import name_clusters, read_names
 from fedkin.experiment.prediction import predict
-from fedkin.experiment.revision import cut, forget
+from fedkin.experiment.revision import cut, forget, update
 from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import LEDGER, load_found, run_config
-from fedkin.experiment.updating import update
 from nodes import Nodes, nodes_of
 
 

@@ -12,9 +12,8 @@ from fedkin.core import FedkinError, Task
 from fedkin.core.errors import RefusalError
 from fedkin.core.tasks import known_task, trusted_packages
 from fedkin.data.statistics import moments, shapes, table_columns
-from fedkin.deploy.site_app import checked, client_app, read_site
-from fedkin.deploy.site_policy import refused
-from fedkin.engines import policy as policy_module
+from fedkin.deploy.site_app import checked, client_app, read_site, refused
+from fedkin.engines import site as site_module
 from fedkin.engines.flower_engine.grid import Roster
 from fedkin.engines.site import Request, Site
 from fedkin.experiment.config import load_config
@@ -91,7 +90,7 @@ def test_outside_its_hours_nothing_is_answered(
     north = site(tmp_path, f'hours = "{hours}"')
     for hour in [*inside, *outside]:
         clock = SimpleNamespace(now=lambda hour=hour: datetime(2026, 11, 2, hour).astimezone())
-        monkeypatch.setattr(policy_module, "datetime", clock)
+        monkeypatch.setattr(site_module, "datetime", clock)
         with pytest.raises(RefusalError, match=r"hours\.$") if hour in outside else nullcontext():
             north.answer(Request("ab", 0, 0, 1, 0, shapes.name), {})
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import fedkin
 from fedkin.clustering.matching import corresponding
-from fedkin.experiment.cluster_names import CLUSTER_NAMES, read_names
+from fedkin.experiment.numbering import CLUSTER_NAMES, read_names
 from shell import fedkin as command
 
 TITLE = 'data-cluster="0"'

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core import FedkinError, Task
-from fedkin.deploy.site_policy import modules_of
+from fedkin.deploy.site_app import modules_of
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.disclosure import (

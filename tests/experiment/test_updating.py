@@ -18,8 +18,7 @@ import fedkin
 from fedkin.clustering.matching import corresponding, table_of
 from fedkin.core.payload import load_tree
 from fedkin.data.encoding import Encoding
-from fedkin.experiment.changes import CHANGES, CHANGES_PAGE
-from fedkin.experiment.numbering import Earlier
+from fedkin.experiment.numbering import CHANGES, CHANGES_PAGE, Earlier
 from fedkin.experiment.run import resume
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, RECORDS, read_labels, read_lines
 from fedkin.methods.samples.kfed import KFedMethod
@@ -121,7 +120,7 @@ def test_a_killed_update_is_resumed_to_the_same_bytes(monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedkin.experiment.changes.Changes.write", interrupt)
+        patch.setattr("fedkin.experiment.numbering.Changes.write", interrupt)
         assert command("update", "r1", "dec", "--out", "killed", "-q") == 130
     resume(Path("killed"))
     assert contents(Path("killed")) == contents(Path("whole"))

@@ -107,7 +107,7 @@ def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool
     """Update a run by next month's rows. Clusters keep their numbers, and changes.html says what changed."""
     beside = (folder.with_name(f"{folder.resolve().name}-update-{count}") for count in itertools.count(1))
     target = out or next(place for place in beside if not place.exists())
-    from fedkin.experiment.updating import update as updated
+    from fedkin.experiment.revision import update as updated
 
     if show(target, lambda progress: updated(folder, data, target, progress), as_json, quiet) is None:
         print(_PREPARED.format(target=target, out=target.resolve(), how="the experiment"))
@@ -165,7 +165,7 @@ def forget(folder: Path, clients: tuple[str, ...], retrain: bool, out: Path | No
 @as_json
 def name(folder: Path, pairs: tuple[str, ...], as_json: bool) -> None:
     """Name the clusters of a run. Without names to give, list the clusters, and names that might suit."""
-    from fedkin.experiment.cluster_names import cluster_list, list_text, name_clusters
+    from fedkin.experiment.numbering import cluster_list, list_text, name_clusters
 
     if pairs:
         name_clusters(folder, pairs)

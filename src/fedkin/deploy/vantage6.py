@@ -23,10 +23,9 @@ from fedkin.core.errors import FedkinError, toml_text
 from fedkin.core.files import make_private, write_atomically
 from fedkin.deploy.app_folder import FEDERATED
 from fedkin.deploy.server_app import serve
-from fedkin.deploy.site_app import keep, read_site
-from fedkin.deploy.site_policy import POLICY
+from fedkin.deploy.site_app import POLICY, keep, read_site
+from fedkin.engines.flower_engine import without_flower
 from fedkin.engines.flower_engine.messages import answer, content, read
-from fedkin.engines.flower_engine.versions import without_flower
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run_folder import LEDGER

@@ -32,9 +32,9 @@ from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, prepare
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, held_out_population, prepared
-from fedkin.experiment.cluster_names import checked_names
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features
 from fedkin.experiment.evaluation import evaluate_clusters
+from fedkin.experiment.numbering import checked_names
 from fedkin.experiment.registry import resolve
 from fedkin.experiment.terminal import Bar, Quiet, fewer_clusters
 from fedkin.features.encoders import Encoder

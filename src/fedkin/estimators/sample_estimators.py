@@ -36,9 +36,8 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import ByClient, Inputs, fitted_position, map_clients, read_clients
 from fedkin.estimators.estimator import Estimator, FitRunner
 from fedkin.estimators.training import FeaturesOrName, features_of
-from fedkin.experiment.changes import compared
-from fedkin.experiment.explaining import explain
-from fedkin.experiment.numbering import Earlier, sizes_of
+from fedkin.experiment.numbering import Earlier, compared, sizes_of
+from fedkin.experiment.prediction import explain
 from fedkin.experiment.revision import kept_of
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import EMBEDDED

@@ -26,7 +26,7 @@ from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.engines.policy import SUMS
+from fedkin.engines.site import SUMS
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, MESSAGES, is_update, load_checkpoint, run_config
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON

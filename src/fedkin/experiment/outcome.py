@@ -16,7 +16,7 @@ from fedkin.core.method import CanCut
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
-from fedkin.experiment.changes import CHANGES_PAGE
+from fedkin.experiment.numbering import CHANGES_PAGE
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import CLIENTS, read_names, read_timing
 from fedkin.experiment.terminal import fewer_clusters

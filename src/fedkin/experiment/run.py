@@ -49,8 +49,7 @@ from fedkin.experiment.config import Config, EvaluationSection
 
 if TYPE_CHECKING:
     from fedkin.data.profile import ClusterProfile
-    from fedkin.experiment.changes import Changes
-    from fedkin.experiment.numbering import Earlier, Numbers
+    from fedkin.experiment.numbering import Changes, Earlier, Numbers
 
 _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
 """How to go on where a run's folder is not empty."""
@@ -172,7 +171,11 @@ def open_federation(config: Config, folder: Path, progress: Callback) -> Iterato
         if config.simulation.engine != "flower":
             yield population, local_federation(config, population.clients, progress, **common)
             return
-        from fedkin.experiment.simulated_clients import simulated
+        check_machine(config)
+        from fedkin.engines.flower_engine import importing_flower
+
+        with importing_flower():
+            from fedkin.experiment.simulation import simulated
 
         progress.phase("Starting Flower's simulation")
         with simulated(config, population, folder, on_progress=progress.part, **common) as fed:
@@ -312,7 +315,7 @@ class Run(ExperimentRunner):
             changes = self._followed(result)
             profile, words = self._write_results(result)
             if changes is not None:
-                from fedkin.experiment.cluster_names import write_names
+                from fedkin.experiment.numbering import write_names
 
                 if changes.names:
                     write_names(self.folder, changes.names)
@@ -331,7 +334,7 @@ class Run(ExperimentRunner):
         """Have clusters keep the numbers of an earlier run's, and return what has changed since, if they keep one's."""
         if self.earlier is None or not self.fed.present:
             return None
-        from fedkin.experiment.changes import compared
+        from fedkin.experiment.numbering import compared
 
         least = self.config.data.min_members
         with one_thread():

@@ -228,6 +228,12 @@ def is_finished(folder: Path) -> bool:
     return all((folder / name).is_file() for name in (RESULT, REPORT))
 
 
+def check_finished(folder: Path) -> None:
+    """Raise FedkinError if the run in `folder` has not ended."""
+    if not is_finished(folder):
+        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
+
+
 def no_run(folder: Path) -> FedkinError:
     """Return the error for a `folder` without a run."""
     meant = "" if folder.exists() else similar_path(folder)

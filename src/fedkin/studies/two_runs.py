@@ -15,8 +15,7 @@ from fedkin.clustering.matching import corresponding
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
 from fedkin.data.profile import ClusterProfile
-from fedkin.experiment.changes import drifted_columns, page_of_clusters
-from fedkin.experiment.numbering import Numbers, sizes_of
+from fedkin.experiment.numbering import Numbers, drifted_columns, page_of_clusters, sizes_of
 from fedkin.experiment.run_folder import CONFIG, is_finished, load_found, read_labels, read_names, run_config
 from fedkin.report.figures import PageView, ResultTable, TableCell
 from fedkin.report.numbers import join_words, pluralize

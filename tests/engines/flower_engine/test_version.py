@@ -9,9 +9,8 @@ import torch
 
 from fedkin.core import Client, FedkinError
 from fedkin.engines import flower_engine as engine
-from fedkin.engines.flower_engine import FlowerError, check_flower, importing_flower
+from fedkin.engines.flower_engine import FlowerError, Node, check_flower, connected_nodes, importing_flower
 from fedkin.engines.flower_engine.grid import Roster
-from fedkin.engines.flower_engine.versions import Node, connected_nodes
 from nodes import Nodes, nodes_of, plain_site, sites_of
 
 ROOT = Path(__file__).parents[3]

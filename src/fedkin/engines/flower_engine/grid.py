@@ -21,6 +21,7 @@ from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.errors import listing
 from fedkin.core.payload import owned, to_bytes
 from fedkin.core.replies import Failure, is_name, is_text
+from fedkin.engines.flower_engine import check_listed_keys, connected_nodes
 from fedkin.engines.flower_engine.messages import (
     HELLO,
     KEEP,
@@ -33,7 +34,6 @@ from fedkin.engines.flower_engine.messages import (
     push,
     read,
 )
-from fedkin.engines.flower_engine.versions import check_listed_keys, connected_nodes
 from fedkin.engines.site import Request, WatchedSites
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, public_text
 from fedkin.secure_aggregation.sums import ClientSums, HiddenSums
