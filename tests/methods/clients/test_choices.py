@@ -80,9 +80,7 @@ def gradient_loss_make_clients() -> list[planted.Client]:
 
 
 def test_a_round_is_computed_by_hand():
-    done = planted.run(
-        GradientLossMethod(**SETTINGS, rounds=3, balance=0.4, empty="keep"), gradient_loss_make_clients(), seed=1
-    )
+    done = planted.run(GradientLossMethod(**SETTINGS, rounds=3, balance=0.4), gradient_loss_make_clients(), seed=1)
     for before, after in zip(done.states, done.states[1:], strict=False):
         sums, counts = torch.zeros_like(before.models), torch.zeros(2, 1)
         for client in done.fed.clients.values():

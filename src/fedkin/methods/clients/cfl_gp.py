@@ -18,7 +18,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.matching import matched_labels, renumbered
 from fedkin.core import Client, Federation, FedkinError, Payload, Record
 from fedkin.core.method import Count
-from fedkin.core.replies import Optional, int64, is_amount, is_number, updates
+from fedkin.core.replies import Optional, int64, updates
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
@@ -27,9 +27,8 @@ from fedkin.methods.clients.client_method import (
     Trained,
     round_record,
 )
-from fedkin.methods.clients.local_work import Training, trained_update, training_of, training_task
+from fedkin.methods.clients.local_work import TRAINED, TRAINING, Training, trained_update, training_of, training_task
 from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,6 @@ class CFLGPMethod(ClientMethod):
     In a clustering round all participants train one of the K models besides their own: the first, the second, and so on
     in turn. The matrix of accumulated updates is projected to its first K singular vectors and clustered by k-means;
     clusters keep the numbers that most of their clients had. A cluster's model becomes the mean of its clients' models.
-
-    Differences from the authors' code: there the model that all train is always the first; here it is each model's
-    turn, as in the paper. A model that a client has never trained counts as the others' mean. Late clients join by
-    their loss.
 
     Attributes
     ----------
@@ -162,14 +157,11 @@ class CFLGPMethod(ClientMethod):
 
 
 @training_task(
-    takes={
-        "module": CLASSIFIER, "model": updates("size"), "training": DESCENT,
-        "criterion": Optional(updates("size")), "places": Optional(int64(None)),
-    },
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    takes={**TRAINING, "criterion": Optional(updates("size")), "places": Optional(int64(None))},
+    holds=TRAINED,
     may_hold={"profile": updates(None)},
     sends="What training has changed in a network, the number of rows, and how wrong it was",
-)  # fmt: skip
+)
 def train_and_profile(client: Client, payload: Payload) -> Training:
     """Train the model as `client_method.train` does; also report the coordinates ``places`` of an update.
 

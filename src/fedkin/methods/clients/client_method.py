@@ -21,11 +21,19 @@ from fedkin.core import replies as forms
 from fedkin.core.errors import listing, option
 from fedkin.core.federation import Replies, ReplyStream
 from fedkin.core.method import Count, Positive, Traits, Values, display_name, refuse_unused
-from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
+from fedkin.methods.clients.local_work import (
+    TRAINED,
+    TRAINING,
+    Training,
+    labels_of,
+    trained_update,
+    training_of,
+    training_task,
+)
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier, choose, lowest_loss
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
+from fedkin.nn.network_forms import CLASSIFIER
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
 
@@ -42,8 +50,8 @@ def describe(client: Client, payload: Payload) -> Payload:
 
 
 @training_task(
-    takes={"module": CLASSIFIER, "model": forms.updates("size"), "training": DESCENT},
-    holds={"update": forms.updates(None), "samples": forms.is_amount, "loss": forms.is_number},
+    takes=TRAINING,
+    holds=TRAINED,
     sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train(client: Client, payload: Payload) -> Training:

@@ -22,9 +22,6 @@ class CLoVEMethod(ClientMethod):
     k-means, and matches clusters to models so that the total loss is minimal. Then every client trains the model of
     its cluster. A round is two exchanges.
 
-    No code of the authors is known. Not given in the paper's abstract and descriptions, and so chosen here: what
-    happens when clients are missing in a round, and when there are fewer clients than clusters.
-
     Attributes
     ----------
     n_clusters : int

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record
-from fedkin.core.replies import is_amount, is_number, updates, within
+from fedkin.core.replies import updates, within
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, NotNegative, Trained, round_record
-from fedkin.methods.clients.local_work import Training, training_of, training_task
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
+from fedkin.methods.clients.local_work import TRAINED, TRAINING, Training, training_of, training_task
 
 
 @dataclass(frozen=True)
@@ -66,13 +65,10 @@ class DittoMethod(ClientMethod):
 
 
 @training_task(
-    takes={
-        "module": CLASSIFIER, "model": updates("size"), "personal": updates("size"), "training": DESCENT,
-        "attraction": within(0),
-    },
-    holds={"update": updates(None), "personal": updates(None), "samples": is_amount, "loss": is_number},
+    takes={**TRAINING, "personal": updates("size"), "attraction": within(0)},
+    holds={**TRAINED, "personal": updates(None)},
     sends="What training has changed in two networks, the number of rows, and how wrong they were",
-)  # fmt: skip
+)
 def train_both(client: Client, payload: Payload) -> Training:
     """Train the common and the personal model; report both changes, the number of samples and the personal loss."""
     job = training_of(client, payload, payload["model"])

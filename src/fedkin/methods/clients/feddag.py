@@ -19,9 +19,11 @@ from fedkin.clustering.tree_cuts import Clustering, cut_tree
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
-from fedkin.core.replies import Array, Optional, counts_to, int64, is_amount, is_number, reals, updates
+from fedkin.core.replies import Array, Optional, counts_to, int64, reals, updates
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, Trained
 from fedkin.methods.clients.local_work import (
+    TRAINED,
+    TRAINING,
     Training,
     labels_of,
     singular_vectors,
@@ -29,17 +31,10 @@ from fedkin.methods.clients.local_work import (
     training_of,
     training_task,
 )
-from fedkin.methods.clients.one_shot import (
-    OneShotMethod,
-    OneShotState,
-    OneShotValues,
-    distances_to_clusters,
-    without_small,
-)
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, OneShotValues, distances_to_clusters
 from fedkin.methods.clients.update_splits import cosine_similarities
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.modules import TWO_ENCODERS, Classifier
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 from fedkin.nn.resident import Architecture
 
 
@@ -68,11 +63,6 @@ class FedDAGMethod(OneShotMethod):
     first encoder and the layer; a cluster's second encoder is trained by the clients of those clusters that have most
     of the classes that its own clients have least of.
 
-    Messages are sent without noise. Differences from the paper: the tree is cut at a given height, 0.4 as in the
-    authors' code; the paper's score of heights is lowest for one cluster per client, and its authors choose by eye.
-    First encoders do not begin from those of the warm-up (eq. 22), nor in the authors' code. A client that comes later,
-    or is unseen, joins the cluster of the nearest data, without a warm-up.
-
     Attributes
     ----------
     second_encoder : bool
@@ -91,8 +81,6 @@ class FedDAGMethod(OneShotMethod):
         that at least two clusters are found, as a rule.
     sources : int
         k, the number of clusters that each one learns from.
-    min_size : int
-        Minimum number of clients in a cluster; smaller ones join the nearest.
     """
 
     second_encoder: bool = True
@@ -102,7 +90,6 @@ class FedDAGMethod(OneShotMethod):
     imbalance: Annotated[float, Interval(ge=0, lt=1)] = 0.6
     threshold: Annotated[float, Interval(gt=0, le=1)] = 0.4
     sources: Count = 2
-    min_size: Count = 1
 
     traits = OneShotMethod.traits.replace(scenario="label-clusters")
     state_type: ClassVar[type[ClientMethodState]] = FedDAGState
@@ -137,7 +124,6 @@ class FedDAGMethod(OneShotMethod):
         directions = torch.rad2deg(cosine_similarities(changes).arccos())
         distances, weights = fused(spread(directions), spread(data))
         labels, cut, heights = cut_tree(distances, "average", self.threshold)
-        labels = without_small(labels, self.smallest(len(messages)), distances_to_clusters(distances, labels))
         values = {"mode": "data and updates", "cut": cut, "heights": heights, "weights": weights.tolist()}
         return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 
@@ -210,13 +196,8 @@ class FedDAGMethod(OneShotMethod):
 
 
 @training_task(
-    takes={
-        "module": CLASSIFIER, "model": updates("size"), "training": DESCENT, "count": counts_to(64),
-        "places": Optional(int64(None)),
-    },
-    holds={
-        "vectors": Array((None, None, None), minimum=-1.001, maximum=1.001), "counts": reals(None, minimum=0),
-    },
+    takes={**TRAINING, "count": counts_to(64), "places": Optional(int64(None))},
+    holds={"vectors": Array((None, None, None), minimum=-1.001, maximum=1.001), "counts": reals(None, minimum=0)},
     may_hold={"update": updates(None)},
     sends="In which directions the rows of each class differ most, their number, and some of what training has changed",
 )  # fmt: skip
@@ -231,10 +212,8 @@ def describe_and_train(client: Client, payload: Payload) -> Training:
 
 
 @training_task(
-    takes={
-        "module": CLASSIFIER, "model": updates("size"), "training": DESCENT, "second": Optional(updates(None)),
-    },
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    takes={**TRAINING, "second": Optional(updates(None))},
+    holds=TRAINED,
     may_hold={"second": updates(None)},
     sends="What training has changed in a network and in another cluster's encoder, the number of rows, and the error",
 )  # fmt: skip

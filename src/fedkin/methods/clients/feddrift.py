@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.method import Count
-from fedkin.core.replies import Expected, candidates, is_amount, is_number, reals, updates, within
+from fedkin.core.replies import Expected, candidates, is_amount, reals, updates, within
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
@@ -29,9 +29,17 @@ from fedkin.methods.clients.client_method import (
     RoundValues,
     round_record,
 )
-from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
+from fedkin.methods.clients.local_work import (
+    TRAINED,
+    TRAINING,
+    Training,
+    labels_of,
+    trained_update,
+    training_of,
+    training_task,
+)
 from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
+from fedkin.nn.network_forms import CLASSIFIER
 
 
 @dataclass(frozen=True)
@@ -58,11 +66,6 @@ class FedDriftMethod(ClientMethod):
 
     A time step is `period` rounds. Data are those that a client has when it is asked: samples of earlier time steps are
     not kept, and a client's samples stand for those of the last time step as long as its model is as good on them.
-
-    Differences from the authors' code: models are evaluated on samples that a client never trains on, where the paper's
-    are new in every time step. All models begin equal. Merged models are weighted by clients, not by clients and time
-    steps. A model without clients is dropped, where the code keeps a given number. A client that joins later is
-    compared with the others of its cluster.
 
     Attributes
     ----------
@@ -170,14 +173,10 @@ class FedDriftMethod(ClientMethod):
         A client's samples count for the model it has now, and for its last one while that has not become worse.
         """
         count = len(before.models)
-        members = torch.zeros(len(rows), count, dtype=torch.bool)
-        for client, row in enumerate(rows):
-            old, new = int(before.labels[row]), int(after.labels[row])
-            if new < count:
-                members[client, new] = True
-            if old != UNKNOWN and float(errors[client, old]) - float(before.errors[row]) <= self.threshold:
-                members[client, old] = True
-        return members & self._available(before)
+        old, new = before.labels[list(rows), None], after.labels[list(rows), None]
+        rise = errors.gather(1, old.clamp_min(0)) - before.errors[list(rows), None]
+        is_last = (old == torch.arange(count)) & (rise <= self.threshold)
+        return ((new == torch.arange(count)) | is_last) & self._available(before)
 
     def merged(self, state: FedDriftState, between: Tensor, members: Tensor) -> tuple[FedDriftState, list[list[int]]]:
         """Average similar models into one each; return the state and the lists of models merged.
@@ -229,11 +228,10 @@ def errors_between(errors: Tensor, weights: Tensor, members: Tensor) -> Tensor:
 
 
 HELD_OUT = "held_out"  # key of a client's state: which samples it never trains on
-_JUDGED: Expected = {"module": CLASSIFIER, "held_out": within(0, 1)}
 
 
 @client_task(
-    takes={**_JUDGED, "models": candidates("models", "size")},
+    takes={"module": CLASSIFIER, "held_out": within(0, 1), "models": candidates("models", "size")},
     holds={"errors": reals(None, minimum=0, maximum=1), "samples": is_amount},
     sends="How often each model is wrong on some of the client's rows, and how many these are",
 )
@@ -250,8 +248,8 @@ def judge(client: Client, payload: Payload) -> Payload:
 
 
 @training_task(
-    takes={**_JUDGED, "model": updates("size"), "training": DESCENT},
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    takes={**TRAINING, "held_out": within(0, 1)},
+    holds=TRAINED,
     sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train_on_kept(client: Client, payload: Payload) -> Training:

@@ -23,10 +23,6 @@ class FedGroupMethod(UpdateMethod):
     updates, and k-means of these descriptions gives the clusters. A client that was missing, or an unseen one, trains
     the model of that round and joins the cluster with the most similar mean update, the paper's cold start.
 
-    Differences from the paper: all clients that take part in the clustering round are clustered, where the paper
-    pretrains a fixed number of clients and lets all others join by the cold start. Models of different clusters are not
-    mixed (the paper's eta_G is 0).
-
     Attributes
     ----------
     clustering_round : int

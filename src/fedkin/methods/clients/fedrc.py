@@ -61,9 +61,7 @@ class FedRCMethod(ClientMethod):
     is that of its greatest. In every round all K models go to a client and back. Memberships of an unseen client are
     found by the same steps with models as they are.
 
-    Differences from the authors' code: memberships are computed from training samples as they are, without
-    augmentation; all parameters are trained, where the code can share a feature extractor; a frequency of 0 is replaced
-    by one in a million.
+    Memberships are computed from training samples as they are, without augmentation, unlike in the authors' code.
 
     Attributes
     ----------

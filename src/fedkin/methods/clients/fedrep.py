@@ -12,12 +12,12 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload
 from fedkin.core.federation import ReplyStream
 from fedkin.core.method import Count
-from fedkin.core.replies import counts_to, is_amount, is_number, updates
+from fedkin.core.replies import counts_to
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
-from fedkin.methods.clients.local_work import Training, training_of, training_task
+from fedkin.methods.clients.local_work import TRAINED, TRAINING, Training, training_of, training_task
 from fedkin.nn.aggregation import Means
 from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT, MANY
+from fedkin.nn.network_forms import MANY
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,10 @@ class FedRepMethod(ClientMethod):
 
 
 @training_task(
-    takes={
-        "module": CLASSIFIER, "model": updates("size"), "training": DESCENT, "head_epochs": counts_to(MANY),
-        "head_tensors": counts_to(MANY),
-    },
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    takes={**TRAINING, "head_epochs": counts_to(MANY), "head_tensors": counts_to(MANY)},
+    holds=TRAINED,
     sends="What training has changed in a network, the number of rows, and how wrong it was",
-)  # fmt: skip
+)
 def train_head_and_body(client: Client, payload: Payload) -> Training:
     """Train the head, then all that is before it; report the update, the number of samples and the last loss."""
     job = training_of(client, payload, payload["model"])

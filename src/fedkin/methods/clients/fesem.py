@@ -25,9 +25,6 @@ class FeSEMMethod(ClientMethod):
     K models by Euclidean distance (expectation) and averages those of each cluster (maximisation). In the first round
     all train one and the same model.
 
-    Differences from the paper: the centres of the first round, which it leaves open, are trained models chosen by
-    k-means++; clients that were missing so far join by their loss.
-
     Attributes
     ----------
     n_clusters : int

@@ -15,6 +15,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from fedkin.clustering.density import dense, knee, nearest_distances
+from fedkin.clustering.matching import renumbered
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Client, Federation, Payload, Record, client_task
@@ -23,7 +24,7 @@ from fedkin.core.method import Count, Positive
 from fedkin.core.replies import Optional, one_of, reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, round_record
 from fedkin.methods.clients.local_work import labels_of
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, nearest_cluster, without_small
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, least_clients, nearest_cluster
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER
 
@@ -49,11 +50,6 @@ class FLUXState(OneShotState):
 class FLUXMethod(OneShotMethod):
     """Clusters clients once by moments of their samples' latents, after some rounds of one common model.
 
-    Descriptors are sent without noise. Differences from the authors' code: latents are those of another layer, see
-    `latents`. They are projected on random directions, where the code takes principal components of random points.
-    Warm-up is a fixed number of rounds, where the code waits for the clients' accuracy to rise more slowly. A client in
-    no dense region joins the nearest one. A client with labels that joins later is assigned by its whole descriptor.
-
     Attributes
     ----------
     warm_up : int
@@ -76,6 +72,7 @@ class FLUXMethod(OneShotMethod):
     dimensions: Count = 10
     radius: Positive | None = None
     latents: Literal["last", "first"] = "last"
+    min_size: Count | None = None
 
     traits = OneShotMethod.traits.replace(paper={"latents": "first", "min_size": 1})
     state_type = FLUXState
@@ -117,7 +114,8 @@ class FLUXMethod(OneShotMethod):
         radius = self.radius or knee(nearest)
         labels = dense(messages, radius)
         means = torch.stack([messages[labels == region].double().mean(0) for region in range(int(labels.max()) + 1)])
-        labels = without_small(labels, self.smallest(len(messages)), pairwise_distances(messages.double(), means))
+        distances = pairwise_distances(messages.double(), means)
+        labels = without_small(labels, least_clients(self.min_size, len(messages)), distances)
         clustering = Clustering(labels, int(labels.max()) > 0, radius, [])
         return clustering, {"mode": "descriptors", "radius": radius, "nearest": nearest}
 
@@ -178,6 +176,18 @@ def moments_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         if row == 0 or len(part) > 1:
             means[row], deviations[row] = part.mean(0).float(), part.std(0, correction=0).float()
     return means, deviations
+
+
+def without_small(labels: Tensor, smallest: int, distances: Tensor) -> Tensor:
+    """Return `labels` ``(n,)`` with clients of clusters below the `smallest` size moved to the nearest large one.
+
+    `distances` ``(n, K)`` are those of every client from every cluster. Unchanged if no cluster is large enough.
+    """
+    large = labels.bincount() >= smallest
+    if large.all() or not large.any():
+        return labels
+    nearest = distances.masked_fill(~large, torch.inf).argmin(1)
+    return torch.tensor(renumbered(torch.where(large[labels], labels, nearest).tolist()))
 
 
 def descriptor_of(means: Tensor, deviations: Tensor) -> Tensor:

@@ -36,12 +36,6 @@ class GradientLossMethod(ClientMethod):
     and takes one gradient step on it; `local_epochs`, `local_steps`, `optimizer`, `momentum`, `weight_decay`
     and `proximal` have no effect. A round is one exchange. With ``balance=0`` this is IFCA with one step.
 
-    Differences from the paper: the similarity compares the last move with the direction of *descent*, minus the
-    gradient, since as printed (``sign="printed"``) clients leave the cluster they fit. The loss is a batch's mean,
-    since its sum would dominate a similarity within [-1, 1]. The similarity is 0 where a model has not moved yet.
-    Labels keep their numbers over clusters. The update counts per client, as in eq. 7, unless `weighting` says
-    otherwise.
-
     Attributes
     ----------
     n_clusters : int
@@ -53,18 +47,12 @@ class GradientLossMethod(ClientMethod):
     similarity : {"cosine", "euclidean"}
         Eq. 3, or minus the distance of the two, as the text below it suggests; there the move is divided by the
         learning rate, so that it has the scale of a gradient.
-    empty : {"reassign", "keep"}
-        What happens in a round in which some cluster has no client. "reassign": K random clients train one cluster
-        each, as in section II-C, for this round only; their label stays the cluster they chose. "keep": nothing, as
-        where fewer than K clients take part. The K clients are sampled before the round, so that it stays one exchange:
-        they also send the step for the cluster that they might stand in for.
     """
 
     n_clusters: Count = 3
     balance: Fraction = 0.2
     sign: Literal["descent", "printed"] = "descent"
     similarity: Literal["cosine", "euclidean"] = "cosine"
-    empty: Literal["reassign", "keep"] = "reassign"
     learning_rate: Positive = 0.1
     rounds: Count = 100
     weighting: Literal["samples", "clients"] = "clients"
@@ -111,8 +99,12 @@ class GradientLossMethod(ClientMethod):
         return after, round_record(fed, trained, labels)
 
     def _stand_ins(self, fed: Federation, state: State, participants: list[int]) -> dict[int, int]:
-        """Sample K clients that stand in for one cluster each if it has no client; none if fewer take part."""
-        if self.empty == "keep" or len(participants) < self.n_clusters:
+        """Sample K clients that stand in for one cluster each in a round in which some cluster has no client.
+
+        There are none if fewer take part. They are sampled before the round, so that it stays one exchange: they also
+        send the step for the cluster that they might stand in for; their label stays the cluster that they chose.
+        """
+        if len(participants) < self.n_clusters:
             return {}
         drawn = torch.randperm(len(participants), generator=fed.rng("stand-ins", state.steps))[: self.n_clusters]
         return {participants[row]: cluster for cluster, row in enumerate(drawn.tolist())}

@@ -11,11 +11,18 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core.replies import Expected, is_amount, is_number, updates
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import Task
 from fedkin.nn.client_stack import Job, train_all
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
+from fedkin.nn.network_forms import CLASSIFIER, DESCENT
+
+TRAINING: Expected = {"module": CLASSIFIER, "model": updates("size"), "training": DESCENT}
+"""What a task takes that trains a model."""
+TRAINED: Expected = {"update": updates(None), "samples": is_amount, "loss": is_number}
+"""What it replies."""
 
 Training = Generator[list[Job], list[tuple[Tensor, float]], Payload]
 """A client's work in a round: it yields models to train, is sent each with its mean loss, and returns the reply."""

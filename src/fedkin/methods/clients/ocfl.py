@@ -69,7 +69,7 @@ class OCFLMethod(UpdateMethod):
         temperature not below the last, which is always the first round.
     similarity : {"corrected", "paper"}
         For "affinity": whether it is given similarities or, as in the authors' code, distances in their place.
-    compare : {"parameters", "floats", "everything"}
+    compare : {"parameters", "everything"}
         Which part of an update is compared; the authors' code compares the whole state.
     """
 

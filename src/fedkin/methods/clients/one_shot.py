@@ -10,18 +10,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import torch
-from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.matching import renumbered
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
-from fedkin.core.method import Count, display_name
+from fedkin.core.method import display_name
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
@@ -30,8 +28,6 @@ from fedkin.methods.clients.client_method import (
     Trained,
     round_record,
 )
-from fedkin.nn.aggregation import Means
-from fedkin.nn.modules import Classifier
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.report.figures import Bars, Figure, Text
 from fedkin.report.numbers import pluralize
@@ -82,19 +78,7 @@ class OneShotValues(RoundValues, total=False):
 
 @dataclass(frozen=True)
 class OneShotMethod(ClientMethod):
-    """Base of methods that cluster clients by one message from each, and then average within clusters.
-
-    Attributes
-    ----------
-    min_size : int or None
-        Minimum number of clients in a cluster; by default a tenth of all, and at least two.
-    shared_layers : int
-        Number of leading parameter tensors that are averaged over all clusters. The authors' code does so with both
-        convolutions of LeNet-5, four tensors; the paper does not mention it.
-    """
-
-    min_size: Count | None = None
-    shared_layers: Annotated[int, Ge(0)] = 0
+    """Base of methods that cluster clients by one message from each, and then average within clusters."""
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
     record_type: ClassVar[type[Any]] = OneShotValues
@@ -134,17 +118,10 @@ class OneShotMethod(ClientMethod):
         rounds: int = state.rounds
         return rounds
 
-    def means(self, state: ClientMethodState, shared: int = 0) -> Means:
-        return super().means(state, Classifier.of(state.module).leading(self.shared_layers))
-
     @property
     def needed(self) -> int:
         """Number of messages needed to form clusters."""
         return 1
-
-    def smallest(self, clients: int) -> int:
-        """Return the minimum number of clients in a cluster, out of `clients`."""
-        return self.min_size if self.min_size is not None else max(2, round(clients / 10))
 
     @classmethod
     def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
@@ -216,16 +193,9 @@ def centroids_of(state: OneShotState) -> Tensor:
     return torch.stack([state.messages[state.labels == k].double().mean(0) for k in range(len(state.models))])
 
 
-def without_small(labels: Tensor, smallest: int, distances: Tensor) -> Tensor:
-    """Return `labels` ``(n,)`` with clients of clusters below the `smallest` size moved to the nearest large one.
-
-    `distances` ``(n, K)`` are those of every client from every cluster. Unchanged if no cluster is large enough.
-    """
-    large = labels.bincount() >= smallest
-    if large.all() or not large.any():
-        return labels
-    nearest = distances.masked_fill(~large, torch.inf).argmin(1)
-    return torch.tensor(renumbered(torch.where(large[labels], labels, nearest).tolist()))
+def least_clients(min_size: int | None, clients: int) -> int:
+    """Return the minimum number of clients in a cluster: `min_size`, by default a tenth of `clients`, and 2 or more."""
+    return max(2, round(clients / 10)) if min_size is None else min_size
 
 
 def distances_to_clusters(distances: Tensor, labels: Tensor, clusters: int = -1) -> Tensor:

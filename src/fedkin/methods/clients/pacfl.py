@@ -19,11 +19,10 @@ from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
 from fedkin.clustering.tree_cuts import Clustering, cut_tree
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.local_work import singular_vectors
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, distances_to_clusters, without_small
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, distances_to_clusters
 
 MAX_VECTORS = 1024
 
@@ -31,10 +30,6 @@ MAX_VECTORS = 1024
 @dataclass(frozen=True)
 class PACFLMethod(OneShotMethod):
     """Clusters clients once by the angles between the subspaces of their data, then averages per cluster.
-
-    The vectors are sent without noise. Differences from the paper and the authors' code: an angle is that of two lines,
-    since the sign of a singular vector is arbitrary. "mean" divides equation 3's sum by the number of angles, so that
-    the threshold depends on neither `vectors` nor classes. The tree is one of average linkage over all pairs.
 
     Attributes
     ----------
@@ -51,15 +46,12 @@ class PACFLMethod(OneShotMethod):
     threshold : float or "auto"
         beta: clusters at a greater angle stay separate, in degrees. 30 was chosen on images; tables need a greater one.
         "auto" cuts where the gap between heights of the tree is widest, which always separates at least two clusters.
-    min_size : int
-        Minimum number of clients in a cluster; smaller ones join the nearest.
     """
 
     bases: Literal["class", "client"] = "class"
     vectors: Annotated[int, Interval(ge=1, le=MAX_VECTORS)] = 1
     angle: Angle = "mean"
     threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | Literal["auto"] = 30.0
-    min_size: Count = 1
 
     traits = OneShotMethod.traits.replace(
         cost="cheap", paper={"bases": "client", "vectors": 3, "angle": "smallest", "threshold": "auto"}
@@ -74,7 +66,6 @@ class PACFLMethod(OneShotMethod):
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         angles = angles_between(self._sets(state, messages), self.angle)
         labels, cut, heights = cut_tree(angles, "average", None if self.threshold == "auto" else self.threshold)
-        labels = without_small(labels, self.smallest(len(messages)), distances_to_clusters(angles, labels))
         values: dict[str, Any] = {"mode": "principal angles", "cut": cut, "heights": heights}
         return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 

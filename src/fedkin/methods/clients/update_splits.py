@@ -110,12 +110,12 @@ class UpdateMethod(ClientMethod):
 
     Attributes
     ----------
-    compare : {"parameters", "floats", "everything"}
-        Which part of an update is compared: trainable parameters; these and a batch norm's running statistics; or the
-        whole state, in which a batch norm's counter of batches dominates.
+    compare : {"parameters", "everything"}
+        Which part of an update is compared: trainable parameters, or the whole state, in which a batch norm's counter
+        of batches dominates.
     """
 
-    compare: Literal["parameters", "floats", "everything"] = "parameters"
+    compare: Literal["parameters", "everything"] = "parameters"
 
     state_type: ClassVar[type[ClientMethodState]] = SplitState
     record_type: ClassVar[type[Any]] = SplitValues
@@ -256,7 +256,7 @@ class _Clusters:
 def _length_compared(module: Mapping[str, Any], compare: str) -> int:
     """Return the number of leading values of an update that `compare` selects (see `UpdateMethod`)."""
     classifier = Classifier.of(module)
-    return {"parameters": classifier.parameters, "floats": classifier.floats, "everything": classifier.size}[compare]
+    return classifier.parameters if compare == "parameters" else classifier.size
 
 
 def _nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:

@@ -70,13 +70,6 @@ class AFCLValues(Values, total=False):
 class AFCLMethod(SampleMethod):
     """Clusters samples by seeds that compete for them and cooperate; seeds that meet become one cluster.
 
-    Differences from the paper and its code: clients send means of `members` samples or more and the groups stay the
-    same while the seeds do, where the code's main loop sends single samples. First seeds are means, too, where the code
-    sends samples. A mean moves seeds as often as it has samples. Features are scaled by the range of the first seeds,
-    where the code has that of all data. Rounds end when the Davies-Bouldin index of the means converges, not that of
-    the clients' centres. Seeds to which no mean is nearest are dropped. All clients take part by default; the code
-    draws each client's frequency once.
-
     Attributes
     ----------
     seeds : int

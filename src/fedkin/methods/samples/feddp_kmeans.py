@@ -85,11 +85,6 @@ class FedDPKMeansMethod(CentroidMethod):
     All that leaves a client is (epsilon, delta)-differentially private with regard to adding or removing any one of its
     samples. The scaling of samples is not covered: give data in [0, 1] or standardised by public numbers.
 
-    Differences from the paper: each client adds noise of its own, so that the server need not be trusted, where the
-    paper adds it once to a sum; all noise is Gaussian and accounted for exactly, where counts have Laplace noise; only
-    samples are protected, where the paper also protects whole clients. A server without samples draws points from a
-    normal distribution with the noisy second moments. Centroids whose count is below the noise stay unchanged.
-
     Attributes
     ----------
     epsilon, delta : float

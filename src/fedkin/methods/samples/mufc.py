@@ -114,10 +114,6 @@ class MUFCValues(Values, total=False):
 class MUFCMethod(CentroidMethod):
     """One-shot k-means of the clients' rounded k-means++ seeds, which supports unlearning.
 
-    Differences from the paper: clients' points are sent openly, where the paper uses secure aggregation so that the
-    server does not learn whose they are. The server weights a point by its size, where the paper puts as many points at
-    random into its cell of the grid.
-
     Attributes
     ----------
     local_clusters : int or None

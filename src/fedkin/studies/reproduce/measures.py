@@ -36,6 +36,7 @@ from fedkin.data.preparation import prepare
 from fedkin.engines.local import one_thread
 from fedkin.experiment.run import open_federation
 from fedkin.experiment.run_folder import RECORDS, load_found, read_lines, read_timing, run_config
+from fedkin.methods.clients.one_shot import least_clients
 from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import describe_clients
@@ -157,7 +158,7 @@ def flips(folder: Path) -> Figures:
         rng = derive_generator(config.seed, "filling", client.id)
         unseen = Client.unseen(loaded.preparation.of(client), client.y, rng)
         bits.append(method.true_bits(unseen, loaded.result))
-    min_size = config.method.smallest(len(bits))
+    min_size = least_clients(config.method.min_size, len(bits))
     figures: Figures = {}
     for turn in range(11):
         rate, rng, drawn = turn / 20, derive_generator(config.seed, "flips", turn), (config.seed, "grouping", turn)

@@ -26,15 +26,31 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, client
 from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
-from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, one_of, uint8, updates, within
+from fedkin.core.replies import MAX_CLASSES, counts_to, is_flag, is_number, one_of, uint8, updates, within
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
-from fedkin.methods.clients.local_work import Training, filling_of, means_by_class, trained_update, training_task
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, OneShotValues, centroids_of, nearest_cluster
+from fedkin.methods.clients.local_work import (
+    TRAINED,
+    Training,
+    filling_of,
+    means_by_class,
+    trained_update,
+    training_task,
+)
+from fedkin.methods.clients.one_shot import (
+    OneShotMethod,
+    OneShotState,
+    OneShotValues,
+    centroids_of,
+    least_clients,
+    nearest_cluster,
+)
+from fedkin.nn.aggregation import Means
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
+from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
 from fedkin.privacy.accounting import bit_epsilon, flip_probability
 from fedkin.privacy.budget import noise_source
@@ -118,6 +134,11 @@ class EmbeddingMethod(OneShotMethod):
         length. The list simulates a setting at each client.
     clustering : {"exact", "bayes"}
         How the tree of bits is cut, see `fedkin.clustering.tree_cuts`. A tree of sums is cut above their noise.
+    min_size : int or None
+        Minimum number of clients in a cluster; by default a tenth of all, and at least two.
+    shared_layers : int
+        Number of leading parameter tensors that are averaged over all clusters. The authors' code does so with both
+        convolutions of LeNet-5, four tensors; the paper does not mention it.
     """
 
     encoder: str | None = None
@@ -136,6 +157,8 @@ class EmbeddingMethod(OneShotMethod):
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
     flips: tuple[Flip, ...] = ()
     clustering: Mode = "exact"
+    min_size: Count | None = None
+    shared_layers: Annotated[int, Ge(0)] = 0
 
     traits = OneShotMethod.traits.replace(paper={"clustering": "bayes"})
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
@@ -218,6 +241,9 @@ class EmbeddingMethod(OneShotMethod):
         record = round_record(fed, trained, state.labels, phase="centre")
         return state.next(centre=centre, radius=radius), record
 
+    def means(self, state: ClientMethodState, shared: int = 0) -> Means:
+        return super().means(state, Classifier.of(state.module).leading(self.shared_layers))
+
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> Replies[Tensor]:
         return self._messages(state).ask(fed, self._how(state), clients)
 
@@ -244,7 +270,7 @@ class EmbeddingMethod(OneShotMethod):
         return replace(state, template=template), messages
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        smallest = self.smallest(len(messages))
+        smallest = least_clients(self.min_size, len(messages))
         clustering, values = self._messages(state).clustered(messages, smallest, fed.rng("grouping"))
         names = ("separable", "cut", "heights", "noise")
         values |= {name: getattr(clustering, name) for name in names} | {"noise_source": noise_source(fed)}
@@ -341,7 +367,7 @@ def extent(client: Client, payload: Payload) -> Payload:
 
 @training_task(
     takes={"encoder": ENCODER, "vector": updates("size"), "training": DESCENT, "steps": counts_to(MANY, 0)},
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    holds=TRAINED,
     sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train_encoder(client: Client, payload: Payload) -> Training:
