@@ -18,7 +18,6 @@ from fedkin.core.seeds import draw_seed
 
 Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans", "linkage"]
 Similarity = Literal["corrected", "paper"]
-NoiseRule = Literal["cluster", "nearest"]
 
 _MAX_CLUSTERS = 10
 """Maximum number of clusters that is tried where it is not given."""
@@ -56,24 +55,16 @@ def affinity(distances: Tensor, similarity: Similarity, rng: torch.Generator) ->
     return _plain(np.maximum(labels, 0))
 
 
-def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[int]:
-    """Cluster by HDBSCAN; no cluster is smaller than `min_fraction` of the rows, nor than 2.
+def hdbscan(distances: Tensor) -> list[int]:
+    """Cluster by HDBSCAN, as in OCFL's paper; no cluster is smaller than a fifth of the rows, nor than 2.
 
-    Rows that it calls noise become one cluster of their own, as in OCFL's paper ("cluster"), or join the cluster whose
-    members are nearest on average ("nearest"). If all are noise, they are one cluster.
+    Rows that it calls noise become one cluster of their own.
     """
-    size = max(2, round(min_fraction * len(distances)))
+    size = max(2, round(0.2 * len(distances)))
     if len(distances) < size:
         return [0] * len(distances)
     labels = np.asarray(HDBSCAN(min_cluster_size=size, metric="precomputed", copy=True).fit_predict(distances.numpy()))
-    clusters = np.unique(labels[labels >= 0])
-    if not len(clusters):
-        return [0] * len(labels)
-    is_noise = labels < 0
-    if noise == "cluster":
-        return _plain(np.where(is_noise, len(clusters), labels))
-    means = np.stack([distances.numpy()[:, labels == cluster].mean(1) for cluster in clusters], axis=1)
-    return _plain(np.where(is_noise, clusters[means.argmin(1)], labels))
+    return _plain(np.where(labels < 0, labels.max() + 1, labels))
 
 
 def average_linkage(distances: Tensor, n_clusters: int | None = None) -> list[int]:

@@ -27,9 +27,6 @@ class IFCAMethod(ClientMethod):
     sums there are two: one for the choices, and one for the sum of each cluster; a cluster of fewer than three clients
     skips the round. A cluster that no client chose keeps its model.
 
-    As the baseline of Prigent et al. (2024), clients choose by one batch, ``identity="batch"``, and in their code at
-    random in the first round, which is not available here.
-
     Attributes
     ----------
     n_clusters : int

@@ -127,7 +127,7 @@ class OCFLMethod(UpdateMethod):
             return from_distances.affinity(distances, self.similarity, rng)
         if self.clusterer == "linkage":
             return from_distances.average_linkage(distances, self.n_clusters)
-        return from_distances.hdbscan(distances, 0.2, "cluster")  # a fifth of the clients, and noise, as in the paper
+        return from_distances.hdbscan(distances)
 
 
 def _temperature_of(selected: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:

@@ -1,7 +1,4 @@
-"""Clustered federated learning by recursive bipartition (Sattler, Müller, Samek 2020; algorithms 1 and 2).
-
-Halves are found by complete linkage, as in the authors' code; algorithm 1 as printed is single linkage.
-"""
+"""Clustered federated learning by recursive bipartition (Sattler, Müller, Samek 2020; algorithms 1 and 2)."""
 
 from __future__ import annotations
 

@@ -57,9 +57,6 @@ class KFedValues(Values, total=False):
 class KFedMethod(CentroidMethod):
     """k-FED: one-shot federated k-means of the clients' local centres.
 
-    The server starts from the centres of the first client that replied, by id, and adds the centre furthest from those
-    chosen so far, until there are `n_clusters`.
-
     Attributes
     ----------
     local_clusters : int or None

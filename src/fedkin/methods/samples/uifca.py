@@ -4,8 +4,7 @@ In every cluster round each client assigns each of its samples to the flow with 
 of federated averaging train every flow on the samples assigned to it. It is IFCA with a density in place of a
 classifier and a sample in place of a client.
 
-FedCRef's paper (section 6.1) gives sizes that take weeks on one core, so the defaults are smaller. Random flows
-separate samples by chance only, and all samples may choose one: by default the first assignment is by centroids.
+Sizes of the paper's form are those of FedCRef's paper (section 6.1).
 """
 
 from __future__ import annotations

@@ -87,8 +87,7 @@ class EmbeddingValues(OneShotValues, total=False):
 class EmbeddingMethod(OneShotMethod):
     """Clusters clients once by quantised, randomised mean codes of their classes, then averages per cluster.
 
-    Differences from the paper: after an ``exact`` cut, k-means moves clients until none changes; all clusters start
-    from one model; and a round's clients are sampled from all clients, as in the authors' code, not per cluster.
+    A round's clients are sampled from all clients, as in the authors' code, and not per cluster, as in the paper.
 
     Attributes
     ----------
