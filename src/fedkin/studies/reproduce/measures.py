@@ -41,7 +41,7 @@ from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import describe_clients
 from fedkin.privacy.randomised_response import flipped
-from fedkin.report.measures import TRAINING, phase_of
+from fedkin.report.measures import TRAINING, number, phase_of
 from fedkin.studies.costs import costs_of, target_in
 
 Figures = dict[str, float]
@@ -66,10 +66,7 @@ class FinishedRun:
 
     def values(self, name: str) -> list[float | None]:
         """Return a number from every record; ``None`` where it is absent or not a number."""
-        values = (line["metrics"].get(name, line["values"].get(name)) for line in self.records)
-        return [
-            float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None for value in values
-        ]
+        return [number(line, name) for line in self.records]
 
     def numbers(self, name: str) -> list[float]:
         """Return a number from the records that have it."""
