@@ -42,7 +42,7 @@ def contrastive(shape: tuple[int, ...], backbone: Backbone = "auto") -> list[Ten
     network = Contrastive.of(design.decided().spec())
     training = ContrastiveTraining(batch_size=8)
     rng, x = drawn(shape, 14)
-    moments = AdamMoments.new(network.parameters)
+    moments = AdamMoments.like(torch.zeros(network.parameters))
     model, loss = network.learn_views(network.initial(rng), x, rng, moments, augmentation_for(shape), training)
     latents, anchors = network.anchors(model, x, training)
     clusters = torch.arange(14) % 3

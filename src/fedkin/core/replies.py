@@ -28,6 +28,8 @@ MAX_SAMPLE = 1e15
 """Greatest magnitude of a number in a sample that the server clusters; sums of their squares are finite in float32."""
 MAX_CLASSES = 2**15
 """Greatest number of classes, so that a hostile one makes nobody allocate a network's last layer without end."""
+MANY = 2**31
+"""Greatest count that a payload may contain."""
 MAX_TEXT = 4096
 """Maximum number of characters of a text that may be sent."""
 
@@ -159,7 +161,7 @@ def is_shape(value: Any) -> bool:
     """Return whether a value is a list of one to four positive integers, of at most 2^31 elements."""
     if not isinstance(value, list | tuple) or not 0 < len(value) <= 4:
         return False
-    return all(is_count(length) and length > 0 for length in value) and prod(value) <= 2**31
+    return all(is_count(length) and length > 0 for length in value) and prod(value) <= MANY
 
 
 def is_seed(value: Any) -> bool:

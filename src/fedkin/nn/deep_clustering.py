@@ -19,9 +19,10 @@ from torch.nn import functional
 from fedkin.clustering.k_means import k_means
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
+from fedkin.core.replies import Expected, is_shape
 from fedkin.nn.descent import LocalTraining, adam_for, train_locally
-from fedkin.nn.encoder import Autoencoding, Encoder, Output, last_layers
-from fedkin.nn.networks import linear_layers
+from fedkin.nn.encoder import OUTPUT, Autoencoding, Encoder, Output, last_layers
+from fedkin.nn.networks import UNITS, linear_layers
 from fedkin.nn.resident import Resident
 
 
@@ -174,6 +175,9 @@ def _batches(samples: int, size: int, rng: torch.Generator) -> Iterator[Tensor]:
 
 
 # Deep clustering network (Yang et al. 2017): an autoencoder whose codes are pulled to their clusters' centroids.
+
+
+DEEP_ENCODER: Expected = {"shape": is_shape, "output": OUTPUT, "code": UNITS}
 
 
 class DeepEncoder(Encoder):

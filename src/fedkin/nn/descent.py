@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+from fedkin.core.replies import MANY, Expected, Nullable, counts_to, one_of, positive, within
 from fedkin.nn.resident import Architecture, Resident
 
 # Adam (Kingma and Ba 2015) as torch computes it, on flat vectors, with moments that can be kept between rounds.
@@ -36,11 +37,6 @@ class AdamMoments:
     steps: Tensor
 
     @classmethod
-    def new(cls, parameters: int) -> AdamMoments:
-        """Return the moments of a new optimiser, all zero."""
-        return cls(torch.zeros(parameters), torch.zeros(parameters), torch.zeros(()))
-
-    @classmethod
     def like(cls, params: Tensor) -> AdamMoments:
         """Return zero moments for parameters ``(parameters,)`` or ``(K, parameters)``, on their device."""
         return cls(torch.zeros_like(params), torch.zeros_like(params), torch.zeros_like(params[..., 0]))
@@ -49,7 +45,7 @@ class AdamMoments:
     def of_client(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
         """Return a copy of the moments in a client's `state`, or new ones."""
         if _NAMES[0] not in state:
-            return cls.new(parameters)
+            return cls.like(torch.zeros(parameters))
         return cls(*(state[name].clone() for name in _NAMES))
 
     def take(self, source: AdamMoments, laid: Callable[[Tensor], Tensor] = lambda values: values) -> None:
@@ -111,6 +107,13 @@ class LocalTraining:
     momentum: float = 0.0
     weight_decay: float = 0.0
     proximal: float = 0.0
+
+
+LOCAL_TRAINING: Expected = {
+    "epochs": counts_to(MANY, 0), "steps": Nullable(counts_to(MANY, 0)), "batch_size": counts_to(MANY),
+    "optimizer": one_of("sgd", "adam"), "learning_rate": positive, "momentum": within(0, 1),
+    "weight_decay": within(0), "proximal": within(0),
+}  # fmt: skip
 
 
 class UpdateRule:

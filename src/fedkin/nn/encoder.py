@@ -16,11 +16,14 @@ from torch.nn.functional import mse_loss
 
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.payload import load_tree, save_tree
+from fedkin.core.replies import Expected, is_name, is_shape, one_of
 from fedkin.nn.networks import linear_layers
 from fedkin.nn.resident import Architecture
 
 Output = Literal["sigmoid", "linear"]
 """Activation of the last layer: "sigmoid" for data in [0, 1], "linear" for standardised data."""
+OUTPUT = one_of("sigmoid", "linear")
+ENCODER: Expected = {"name": is_name, "shape": is_shape, "output": OUTPUT}
 
 _BATCH = 500  # samples at a time, which bounds the memory that codes take
 

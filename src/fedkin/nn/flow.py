@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.networks import linear_layers
+from fedkin.core.replies import Expected, counts_to, is_shape
+from fedkin.nn.networks import UNITS, linear_layers
 from fedkin.nn.resident import Architecture
 
 
@@ -97,6 +98,9 @@ def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> Tensor:
     middle. The resulting values in [0, 1] are scaled to [alpha, 1 - alpha], and their logits are returned.
     """
     return (alpha + (1 - 2 * alpha) * (x * 255 + noise) / 256).logit()
+
+
+FLOW: Expected = {"shape": is_shape, "width": UNITS, "depth": counts_to(100), "couplings": counts_to(1000)}
 
 
 class Flow(Architecture):

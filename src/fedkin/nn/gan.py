@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
+from fedkin.core.replies import Expected, is_shape, within
 from fedkin.nn.descent import adam_for
-from fedkin.nn.encoder import Output, last_layers
-from fedkin.nn.networks import normalised_layer, takes_convolutions
+from fedkin.nn.encoder import OUTPUT, Output, last_layers
+from fedkin.nn.networks import UNITS, normalised_layer, takes_convolutions
 from fedkin.nn.resident import Architecture, Resident
 
 _UNITS, _VECTOR_UNITS = 1024, 128  # units of a fully connected layer for images, as in the paper, and for vectors
@@ -142,6 +143,11 @@ class Blueprint:
     def spec(self) -> dict[str, Any]:
         """Return the blueprint as a payload."""
         return {**self.__dict__, "shape": list(self.shape)}
+
+
+BLUEPRINT: Expected = {
+    "shape": is_shape, "output": OUTPUT, "noise": UNITS, "kinds": UNITS, "capacity": within(1e-6, 100),
+}  # fmt: skip
 
 
 class Generator(Architecture):

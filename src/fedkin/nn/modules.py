@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, unknown_name
+from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, is_name, is_shape
 from fedkin.core.tasks import named_object
 from fedkin.nn import networks
 from fedkin.nn.dense import DenseResident, is_dense
@@ -97,6 +98,9 @@ def choose(shape: Sequence[int]) -> str:
     """Return the classifier that "auto" stands for: "lenet5" for large enough images, otherwise "perceptron"."""
     image = len(shape) == 3 and min(shape[1:]) >= networks.LENET_MIN_SIDE
     return "lenet5" if image else "perceptron"
+
+
+CLASSIFIER: Expected = {"name": is_name, "shape": is_shape, "classes": counts_to(MAX_CLASSES)}
 
 
 class Classifier(Architecture):

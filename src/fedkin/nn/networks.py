@@ -16,8 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
+from fedkin.core.replies import counts_to
 
 # Layers that networks share.
+
+
+UNITS = counts_to(2**16)
+"""Units of a layer in a payload."""
 
 
 class Dropout(nn.Module):

@@ -20,9 +20,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
+from fedkin.core.replies import MANY, Expected, counts_to, is_list, positive
 from fedkin.nn.client_stack import Recorded
 from fedkin.nn.descent import adam_step
+from fedkin.nn.networks import UNITS
 from fedkin.nn.resident import batch_lengths
+
+WIDTHS = is_list(UNITS)
+"""Widths of an autoencoder's layers in a payload."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,12 @@ class StackTraining:
         """Return the number of optimiser steps in all epochs."""
         steps = self.steps(samples)
         return steps * max(self.epochs, math.ceil(self.min_steps / steps))
+
+
+STACK_TRAINING: Expected = {
+    "epochs": counts_to(MANY, 0), "min_steps": counts_to(MANY, 0), "batch_size": counts_to(MANY),
+    "learning_rate": positive,
+}  # fmt: skip
 
 
 def fit(

@@ -32,8 +32,7 @@ from fedkin.methods.clients.local_work import (
 )
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import LocalTraining
-from fedkin.nn.modules import Classifier, choose, lowest_loss
-from fedkin.nn.network_forms import CLASSIFIER
+from fedkin.nn.modules import CLASSIFIER, Classifier, choose, lowest_loss
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
 

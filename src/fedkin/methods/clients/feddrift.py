@@ -38,8 +38,7 @@ from fedkin.methods.clients.local_work import (
     training_of,
     training_task,
 )
-from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import CLASSIFIER
+from fedkin.nn.modules import CLASSIFIER, Classifier
 
 
 @dataclass(frozen=True)

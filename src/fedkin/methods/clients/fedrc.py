@@ -29,8 +29,8 @@ from fedkin.methods.clients.client_method import (
     round_record,
 )
 from fedkin.methods.clients.local_work import Training, labels_of, training_of, training_task
-from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
+from fedkin.nn.descent import LOCAL_TRAINING
+from fedkin.nn.modules import CLASSIFIER, Classifier
 
 _RAREST = 1e-6  # minimum frequency of a class in a cluster, so that no membership becomes infinite
 _SHARES = Array(("models",), minimum=0.0, maximum=1.0)
@@ -152,7 +152,7 @@ class FedRCMethod(ClientMethod):
 @training_task(
     takes={
         "module": CLASSIFIER, "models": updates("models", "size"), "memberships": _SHARES,
-        "frequencies": _FREQUENCIES, "training": DESCENT,
+        "frequencies": _FREQUENCIES, "training": LOCAL_TRAINING,
     },
     holds={
         "updates": updates("models", "size"), "memberships": _SHARES, "masses": _FREQUENCIES,

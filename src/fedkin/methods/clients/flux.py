@@ -25,8 +25,7 @@ from fedkin.core.replies import Optional, one_of, reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, round_record
 from fedkin.methods.clients.local_work import labels_of
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, least_clients, nearest_cluster
-from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import CLASSIFIER
+from fedkin.nn.modules import CLASSIFIER, Classifier
 
 _ABSENT = -1.0  # in place of the moments of a class with fewer than two samples, as in the authors' code
 

@@ -14,8 +14,7 @@ from fedkin.core import replies as forms
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Trained, round_record
 from fedkin.methods.clients.local_work import labels_of
-from fedkin.nn.modules import Classifier, lowest_loss
-from fedkin.nn.network_forms import CLASSIFIER, MANY
+from fedkin.nn.modules import CLASSIFIER, Classifier, lowest_loss
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class GradientLossMethod(ClientMethod):
         "module": CLASSIFIER, "models": forms.candidates("models", "size"), "moves": forms.candidates("models", "size"),
         "balance": forms.within(0, 1), "sign": forms.one_of("descent", "printed"),
         "similarity": forms.one_of("cosine", "euclidean"), "learning_rate": forms.positive,
-        "batch_size": forms.counts_to(MANY), "stand_in": forms.Optional(forms.is_count),
+        "batch_size": forms.counts_to(forms.MANY), "stand_in": forms.Optional(forms.is_count),
     },
     holds={"cluster": forms.is_count, "samples": forms.is_amount, "loss": forms.is_number},
     sends="Which network suits the client best, and what a few of its rows would change in it",

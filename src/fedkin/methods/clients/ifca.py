@@ -15,8 +15,8 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, check_differ, round_record
 from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
-from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
+from fedkin.nn.descent import LOCAL_TRAINING
+from fedkin.nn.modules import CLASSIFIER, Classifier
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class IFCAMethod(ClientMethod):
 
 
 _CHOICE: Expected = {
-    "module": CLASSIFIER, "models": candidates("models", "size"), "training": DESCENT,
+    "module": CLASSIFIER, "models": candidates("models", "size"), "training": LOCAL_TRAINING,
     "identity": one_of("all", "batch"),
 }  # fmt: skip
 

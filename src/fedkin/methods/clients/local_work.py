@@ -15,11 +15,10 @@ from fedkin.core.replies import Expected, is_amount, is_number, updates
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import Task
 from fedkin.nn.client_stack import Job, train_all
-from fedkin.nn.descent import LocalTraining
-from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
+from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
+from fedkin.nn.modules import CLASSIFIER, Classifier
 
-TRAINING: Expected = {"module": CLASSIFIER, "model": updates("size"), "training": DESCENT}
+TRAINING: Expected = {"module": CLASSIFIER, "model": updates("size"), "training": LOCAL_TRAINING}
 """What a task takes that trains a model."""
 TRAINED: Expected = {"update": updates(None), "samples": is_amount, "loss": is_number}
 """What it replies."""

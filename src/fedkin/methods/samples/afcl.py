@@ -24,7 +24,7 @@ from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction, Values
-from fedkin.core.replies import Expected, counts_to, features, int64, is_name, reals
+from fedkin.core.replies import MANY, Expected, counts_to, features, int64, is_name, reals
 from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
@@ -34,7 +34,6 @@ from fedkin.methods.samples.centroid_method import (
     scaled_like_features,
 )
 from fedkin.methods.samples.sample_method import SampleMethod, describe_clients, reasons, repeat_step
-from fedkin.nn.network_forms import MANY
 
 Points = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from fedkin.core.replies import features, is_count, positive, reals, updates
 from fedkin.methods.samples.centroid_method import RoundOutcome, one_round
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
 from fedkin.nn.deep_clustering import DeepClusters, DeepEmbeddedClustering
-from fedkin.nn.network_forms import WIDTHS
+from fedkin.nn.stack import WIDTHS
 
 
 @client_task(takes={}, holds={"x": features(None, None)}, moves_data=True, sends="The rows themselves")

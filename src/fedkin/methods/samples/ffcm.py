@@ -27,7 +27,6 @@ from fedkin.core.seeds import draw_seed
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, reasons
-from fedkin.nn.network_forms import MANY
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
 
@@ -158,7 +157,7 @@ class FFCMMethod(CentroidMethod):
 
 _MOVE: forms.Expected = {
     "features": forms.is_name, "centroids": forms.reals(None, None), "fuzziness": forms.within(1),
-    "tolerance": forms.within(0), "local_clusters": forms.counts_to(MANY),
+    "tolerance": forms.within(0), "local_clusters": forms.counts_to(forms.MANY),
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from fedkin.core import Client, Federation, Payload, Record, State, client_task
 from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Values
-from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
+from fedkin.core.replies import MANY, counts_to, int64, is_count, is_name, reals
 from fedkin.data.described_rows import new_rows, remember_rows
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.features.extractors import cached_features, extract, width_of
@@ -35,7 +35,6 @@ from fedkin.methods.samples.centroid_method import (
     without_points,
 )
 from fedkin.methods.samples.sample_method import broadcast
-from fedkin.nn.network_forms import MANY
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Values
-from fedkin.core.replies import Expected, counts_to, int64, is_count, is_name, reals, within
+from fedkin.core.replies import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
@@ -37,7 +37,6 @@ from fedkin.methods.samples.centroid_method import (
     without_points,
 )
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, assigned
-from fedkin.nn.network_forms import MANY
 
 FORGOTTEN = -1
 """Cluster of a sample that has been forgotten."""

@@ -24,8 +24,7 @@ from fedkin.core.method import Count
 from fedkin.core.replies import is_count, reals, updates
 from fedkin.methods.samples.sample_method import assign_samples
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
-from fedkin.nn.deep_clustering import DeepClustering, DeepEncoder
-from fedkin.nn.network_forms import DEEP_ENCODER
+from fedkin.nn.deep_clustering import DEEP_ENCODER, DeepClustering, DeepEncoder
 
 
 @client_task(

@@ -18,11 +18,10 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Positive, Values
-from fedkin.core.replies import Nullable, counts_to, features, is_count, is_number
+from fedkin.core.replies import MANY, Nullable, counts_to, features, is_count, is_number
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, describe_clients
 from fedkin.nn.encoder import Output
-from fedkin.nn.gan import Adversaries, Blueprint
-from fedkin.nn.network_forms import BLUEPRINT, MANY
+from fedkin.nn.gan import BLUEPRINT, Adversaries, Blueprint
 
 WARNING = "Synthetic samples left the clients; they can resemble, or repeat, real ones."
 

@@ -26,9 +26,8 @@ from fedkin.features.extractors import cached_features, drop
 from fedkin.methods.samples.centroid_method import CentroidMethod, features_for, scaled_like_features
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
-from fedkin.nn.descent import LocalTraining, train_locally
-from fedkin.nn.flow import Flow, spread_levels
-from fedkin.nn.network_forms import DESCENT, FLOW, MANY, are_models
+from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining, train_locally
+from fedkin.nn.flow import FLOW, Flow, spread_levels
 
 
 def likelihoods(flows: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -37,6 +36,12 @@ def likelihoods(flows: Mapping[str, Any], x: Tensor) -> Tensor:
     For images they are those of the logits of the values, each in the middle of its level.
     """
     return Flow.of(flows["flow"]).log_likelihoods(flows["models"], spread_levels(x, flows["alpha"]))
+
+
+def _are_models(value: Any) -> bool:
+    """Whether `value` is a tensor of models ``(m, size)``, or a list with one tensor per model."""
+    form = forms.updates(None, "size") if isinstance(value, Tensor) else forms.ListOf(forms.updates("size"))
+    return forms.objection({"models": value}, {"models": form}) is None
 
 
 _FLOWS: forms.Expected = {"flow": FLOW, "alpha": forms.Nullable(forms.within(0, 0.5))}
@@ -231,7 +236,7 @@ class UIFCAMethod(SampleMethod):
 
 
 @client_task(
-    takes={"features": forms.is_name, "n_clusters": forms.counts_to(MANY)},
+    takes={"features": forms.is_name, "n_clusters": forms.counts_to(forms.MANY)},
     holds={"centres": forms.reals("centres", None)},
     sends="The middle of each of the client's clusters",
 )
@@ -243,7 +248,7 @@ def send_centres(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={
-        **_FLOWS, "training": DESCENT, "clusters": forms.int64("own"), "models": are_models,
+        **_FLOWS, "training": LOCAL_TRAINING, "clusters": forms.int64("own"), "models": _are_models,
         "choose": forms.Optional(forms.one_of("flows", "centroids")),
         "start": forms.Optional({"features": forms.is_name, "centroids": forms.reals("clusters", "width")}),
     },

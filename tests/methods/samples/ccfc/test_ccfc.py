@@ -171,7 +171,8 @@ def test_learning_by_views_is_simsiam_held_to_the_common_network():
         return -similar / 2 - 0.3 * held / 2
 
     expected = plain(start, batches, loss_of)
-    model, loss = network.learn_views(start, x, rng(7), AdamMoments.new(network.parameters), how, training)
+    moments = AdamMoments.like(start[: network.parameters])
+    model, loss = network.learn_views(start, x, rng(7), moments, how, training)
     assert loss is not None
     assert -1.3 <= loss <= 1.3
     assert same_weights(model, expected)

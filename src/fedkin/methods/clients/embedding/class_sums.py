@@ -22,8 +22,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates
 from fedkin.methods.clients.local_work import labels_of
-from fedkin.nn.encoder import Encoder
-from fedkin.nn.network_forms import ENCODER
+from fedkin.nn.encoder import ENCODER, Encoder
 from fedkin.privacy.budget import clipped, released
 from fedkin.privacy.gaussian import gaussian_mu
 

@@ -26,7 +26,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, client
 from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
-from fedkin.core.replies import MAX_CLASSES, counts_to, is_flag, is_number, one_of, uint8, updates, within
+from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_flag, is_number, one_of, uint8, updates, within
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
@@ -48,10 +48,9 @@ from fedkin.methods.clients.one_shot import (
 )
 from fedkin.nn.aggregation import Means
 from fedkin.nn.client_stack import Job
-from fedkin.nn.descent import LocalTraining
-from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
+from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
+from fedkin.nn.encoder import ENCODER, Encoder, Pretrained, choose_autoencoder
 from fedkin.nn.modules import Classifier
-from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
 from fedkin.privacy.accounting import bit_epsilon, flip_probability
 from fedkin.privacy.budget import noise_source
 from fedkin.privacy.randomised_response import Normalise, binary, memorised, packed, unpacked
@@ -365,7 +364,7 @@ def extent(client: Client, payload: Payload) -> Payload:
 
 
 @training_task(
-    takes={"encoder": ENCODER, "vector": updates("size"), "training": DESCENT, "steps": counts_to(MANY, 0)},
+    takes={"encoder": ENCODER, "vector": updates("size"), "training": LOCAL_TRAINING, "steps": counts_to(MANY, 0)},
     holds=TRAINED,
     sends="What training has changed in a network, the number of rows, and how wrong it was",
 )

@@ -27,7 +27,15 @@ from fedkin.core import replies as forms
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, Positive
 from fedkin.methods.samples.ccfc.augmentation import Views, augmentation_for
-from fedkin.methods.samples.ccfc.contrastive import Backbone, Contrastive, ContrastiveTraining, Design, Form
+from fedkin.methods.samples.ccfc.contrastive import (
+    CONTRASTIVE_TRAINING,
+    DESIGN,
+    Backbone,
+    Contrastive,
+    ContrastiveTraining,
+    Design,
+    Form,
+)
 from fedkin.methods.samples.sample_method import (
     FINAL_ATTEMPTS,
     SampleMethod,
@@ -37,7 +45,6 @@ from fedkin.methods.samples.sample_method import (
 )
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import AdamMoments
-from fedkin.nn.network_forms import CONTRASTIVE_TRAINING, DESIGN, MANY
 
 _RESTARTS = 10
 """Starts of k-means, at clients and at the server, as in the authors' code."""
@@ -298,7 +305,7 @@ class SCFCMethod(CCFCMethod):
 
 _CENTROIDS = forms.reals("clusters", "latent")
 _COMMON: forms.Expected = {
-    "network": DESIGN, "n_clusters": forms.counts_to(MANY), "model": forms.Optional(forms.updates("size")),
+    "network": DESIGN, "n_clusters": forms.counts_to(forms.MANY), "model": forms.Optional(forms.updates("size")),
     "begin": forms.Optional(forms.is_seed),
 }  # fmt: skip
 _TRAINED: forms.Expected = {"model": forms.updates(None), "samples": forms.is_count}

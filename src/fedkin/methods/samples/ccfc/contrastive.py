@@ -18,16 +18,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
+from fedkin.core import replies as forms
 from fedkin.core.device import device, records_steps
 from fedkin.core.errors import FedkinError
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, PillowAugmentation, Views
 from fedkin.nn.client_stack import Recorded
 from fedkin.nn.descent import AdamMoments
-from fedkin.nn.networks import RESNET18, normalised_layer, resnet, takes_convolutions
+from fedkin.nn.networks import RESNET18, UNITS, normalised_layer, resnet, takes_convolutions
 from fedkin.nn.resident import Architecture, Resident
 
 Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
 Form = Literal["paper", "code"]
+
+
+DESIGN: forms.Expected = {
+    "shape": forms.is_shape, "backbone": forms.one_of("auto", "convolutions", "resnet18", "perceptron"),
+    "latent": UNITS, "projector_units": UNITS, "predictor_units": UNITS,
+}  # fmt: skip
+CONTRASTIVE_TRAINING: forms.Expected = {
+    "local_epochs": forms.counts_to(forms.MANY), "batch_size": forms.counts_to(forms.MANY),
+    "learning_rate": forms.positive, "model_weight": forms.within(0), "decorrelation": forms.within(0),
+    "form": forms.one_of("paper", "code"), "views": forms.one_of("affine", "pillow"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

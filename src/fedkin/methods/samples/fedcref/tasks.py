@@ -29,8 +29,8 @@ from fedkin.core import replies as forms
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import association
 from fedkin.nn.deep_clustering import DeepEmbeddedClustering
-from fedkin.nn.network_forms import OUTPUT, STACK_TRAINING, WIDTHS
-from fedkin.nn.stack import Autoencoder, StackTraining, fit
+from fedkin.nn.encoder import OUTPUT
+from fedkin.nn.stack import STACK_TRAINING, WIDTHS, Autoencoder, StackTraining, fit
 
 Matrix = NDArray[np.float32]
 

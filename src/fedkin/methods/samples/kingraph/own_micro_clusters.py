@@ -14,7 +14,7 @@ from fedkin.clustering.whitening import fewest_samples, local_scatter, local_sca
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.method import NEW
-from fedkin.core.replies import Expected, counts_to, doubles, int64, is_count, is_flag, reals, within
+from fedkin.core.replies import MANY, Expected, counts_to, doubles, int64, is_count, is_flag, reals, within
 from fedkin.data.described_rows import DESCRIBED, find_new_rows, new_rows
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
@@ -29,7 +29,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     leading_components,
     samples_of,
 )
-from fedkin.nn.network_forms import MANY
 from fedkin.report.numbers import join_words
 
 _DIFFERENCES_ATTEMPTS = 6

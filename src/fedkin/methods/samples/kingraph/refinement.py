@@ -28,11 +28,10 @@ from torch.nn.functional import normalize
 from fedkin.clustering.margins import share_margin
 from fedkin.clustering.nearest import nearest_neighbours
 from fedkin.core import Client, Federation, Payload, Record, client_task
-from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, reals
+from fedkin.core.replies import MANY, MAX_COUNT, Expected, counts_to, doubles, reals
 from fedkin.features.extractors import drop
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_points, points_of
 from fedkin.methods.samples.sample_method import broadcast
-from fedkin.nn.network_forms import MANY
 
 ROUNDS = 100
 """Rounds: after 50, PACS and AG News had gained nothing yet; after 150, CBF lost more (seed 0)."""
