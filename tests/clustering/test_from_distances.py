@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.clustering import from_distances
 from fedkin.clustering.matching import cheapest_matching, matched_labels
-from fedkin.clustering.subspace_angles import angles_between
+from fedkin.methods.clients.pacfl import angles_between
 
 TRUTH = [2, 0, 1, 1, 0, 2, 2, 0, 1, 0, 1, 2, 0, 2, 1]
 

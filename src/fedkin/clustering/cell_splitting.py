@@ -7,10 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_MAX_SCATTER = 1 << 20
-"""Numbers of all scatter matrices at most; with more centres only variances along the axes are sent."""
-_ELONGATED = 4.0
-"""Ratio of the two largest variances above which a centre splits into four along the first direction."""
 _HALF, _QUARTERS = 0.8, (-1.3, -0.4, 0.4, 1.3)
 """Means of halves and quarters of a distribution between uniform and Gaussian, in standard deviations."""
 _SAME = 1e-12
@@ -35,7 +31,7 @@ class CellMoments(NamedTuple):
 
 def scatter_pairs(centres: int, d: int) -> tuple[Tensor, Tensor]:
     """Return the pairs of components whose products make up the scatter matrices: all, or squares alone if too many."""
-    if centres * d * (d + 1) // 2 > _MAX_SCATTER:
+    if centres * d * (d + 1) // 2 > 1 << 20:  # numbers, 8 MB
         return torch.arange(d), torch.arange(d)
     first, second = torch.tril_indices(d, d)
     return first, second
@@ -81,7 +77,7 @@ def split_cells(cells: CellMoments, minimum: int, maximum: int) -> Tensor:
             continue
         if parts < 4:
             new = torch.stack([mean - _HALF * first, mean + _HALF * first])
-        elif lengths[cell, 0] > _ELONGATED * lengths[cell, 1]:
+        elif lengths[cell, 0] > 4 * lengths[cell, 1]:  # so long that all four lie along the first direction
             new = torch.stack([mean + part * first for part in _QUARTERS])
         else:
             new = torch.stack([mean + a * first + b * second for a in (-_HALF, _HALF) for b in (-_HALF, _HALF)])

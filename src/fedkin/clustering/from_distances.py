@@ -19,9 +19,6 @@ from fedkin.core.seeds import draw_seed
 Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans", "linkage"]
 Similarity = Literal["corrected", "paper"]
 
-_MAX_CLUSTERS = 10
-"""Maximum number of clusters that is tried where it is not given."""
-
 
 def kmeans(distances: Tensor, n_clusters: int, rng: torch.Generator) -> list[int]:
     """Cluster the rows of a distance matrix by k-means: two are alike if their distances to all others are."""
@@ -84,7 +81,7 @@ def average_linkage(distances: Tensor, n_clusters: int | None = None) -> list[in
         return _plain(cut_tree(tree, min(n_clusters, n))[:, 0])
     if n > 2:
         tree = linkage(squareform(square, checks=False), "average")
-        for count in range(2, min(_MAX_CLUSTERS, n - 1) + 1):
+        for count in range(2, min(10, n - 1) + 1):
             labels = fcluster(tree, count, "maxclust")
             if 1 < len(np.unique(labels)) < n:
                 found.setdefault(float(silhouette_score(square, labels, metric="precomputed")), labels)

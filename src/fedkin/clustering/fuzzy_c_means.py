@@ -8,7 +8,6 @@ are read a few at a time, so that only the centres need memory beside them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -21,18 +20,17 @@ _CHUNK = 256
 """Points at a time: with 784 numbers each they stay in a core's cache between the two products of an iteration."""
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """Result of fuzzy c-means.
+class Clusters(NamedTuple):
+    """Result of fuzzy c-means of one set of points, or, with a first dimension more, of several sets.
 
     `centres` are float32 ``(k, width)``, and `supports`, float32 ``(k,)``, sums of the points' memberships.
-    `iterations` are moves of the centres; `moved` is the largest Euclidean move of a centre in the last one.
+    `iterations`, int64, are moves of the centres; `moved` is the largest Euclidean move of a centre in the last one.
     """
 
     centres: Tensor
     supports: Tensor
-    iterations: int
-    moved: float
+    iterations: Tensor
+    moved: Tensor
 
 
 def fuzzy_c_means(
@@ -48,16 +46,7 @@ def fuzzy_c_means(
     """
     _check(points, start, fuzziness)
     found = fuzzy_c_means_of_sets(points[None], start[None], None, fuzziness, tolerance, max_iterations)
-    return Clusters(found.centres[0], found.supports[0], int(found.iterations[0]), float(found.moved[0]))
-
-
-class ClustersOfSets(NamedTuple):
-    """Result of fuzzy c-means of several sets of points, as `Clusters` with a first dimension more."""
-
-    centres: Tensor
-    supports: Tensor
-    iterations: Tensor
-    moved: Tensor
+    return Clusters(*(part[0] for part in found))
 
 
 def fuzzy_c_means_of_sets(
@@ -67,7 +56,7 @@ def fuzzy_c_means_of_sets(
     fuzziness: float,
     tolerance: float = 1e-4,
     max_iterations: int = 1000,
-) -> ClustersOfSets:
+) -> Clusters:
     """Run `fuzzy_c_means` on points ``(sets, n, width)`` from centres ``(sets, k, width)`` of each set's own.
 
     `valid`, bool ``(sets, k)``, says which centres there are; all by default.
@@ -96,7 +85,7 @@ def fuzzy_c_means_of_sets(
     supports = torch.zeros(off.shape, dtype=torch.float64)
     for part in _near(points, middle):
         supports += _log_memberships(part, centres, off, fuzziness).exp().sum(2)
-    return ClustersOfSets(centres + middle, supports.float(), iterations, moved)
+    return Clusters(centres + middle, supports.float(), iterations, moved)
 
 
 def memberships(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:

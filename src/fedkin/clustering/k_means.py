@@ -17,16 +17,8 @@ from fedkin.clustering.nearest import drop_duplicates, nearest_centroids, pairwi
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
-TOLERANCE = 1e-4
-"""scikit-learn's: converged when squared moves of centres sum to less than this part of the features' variance."""
 MANY_POINTS = 1 << 20
 """Points beyond which scikit-learn's k-means, which copies them in float64, takes gigabytes and minutes."""
-_PASSES = 4
-"""Passes over the points in the search for leading directions (Halko, Martinsson, Tropp 2011: two to four)."""
-_FEW = 256
-"""Points up to which all distances between them are computed for k-means++: half a megabyte of a set."""
-_ENOUGH = 4
-"""Among so many points per cluster to find, there are nearly always as many different ones as there are clusters."""
 
 
 class Partition(NamedTuple):
@@ -147,7 +139,8 @@ def lloyd_of_sets(
     limit = torch.zeros(len(points), dtype=torch.float64)
     for near in chunks(offsets, middle):
         limit += near.square().sum((1, 2), dtype=torch.float64)
-    limit *= TOLERANCE / (points.shape[1] * points.shape[2])
+    # Converged, as in scikit-learn, when squared moves of centres sum to less than this part of the features' variance.
+    limit *= 1e-4 / (points.shape[1] * points.shape[2])
     iterations = torch.zeros(len(points), dtype=torch.int64)
     # Sets whose centres move still, with their points and their mean.
     rows, moving, mean = torch.arange(len(points)), offsets, middle
@@ -230,7 +223,7 @@ def kmeans_plusplus_rows(points: Tensor, count: int, random_states: Sequence[int
     """
     sets, n, _ = points.shape
     count = min(count, n)
-    if n > _FEW:
+    if n > 256:  # distances of so many take half a megabyte of a set
         drawn = zip(points.numpy(), random_states, strict=True)
         return torch.from_numpy(np.stack([kmeans_plusplus(x, count, random_state=state)[1] for x, state in drawn]))
     exact = points.double()
@@ -261,7 +254,7 @@ def kmeans_plusplus_rows(points: Tensor, count: int, random_states: Sequence[int
 
 def _at_most(count: int, points: Tensor) -> int:
     """Return `count`, or the number of different points if that is less."""
-    if len(drop_duplicates(points[: _ENOUGH * count])) >= count:
+    if len(drop_duplicates(points[: 4 * count])) >= count:  # nearly always among so many
         return count
     return len(farthest_points(points[:1], points, count))
 
@@ -304,19 +297,21 @@ def _leading(points: Tensor, rank: int, basis: Tensor) -> Tensor:
     """Return the leading right singular vectors of each set of points: orthonormal columns ``(sets, width, rank)``.
 
     They are computed by iteration on a random subspace `basis` ``(sets, min(n, width), spare)`` (Halko, Martinsson,
-    Tropp 2011). Columns beyond the rank of the points, but for rounding, are 0.
+    Tropp 2011, who pass over the points two to four times). Columns beyond the rank of the points, but for rounding,
+    are 0.
     """
+    passes = 4
     if points.shape[1] < points.shape[2]:  # by products between points, which are fewer numbers
         between = points @ points.mT
         between /= between.diagonal(dim1=1, dim2=2).sum(1).clamp_min(1e-30)[:, None, None]
         twice = between @ between
-        for _ in range(_PASSES - 1):
+        for _ in range(passes - 1):
             basis = torch.linalg.qr(twice @ basis).Q
         values, vectors = torch.linalg.eigh(basis.mT @ (between @ basis))
         directions: Tensor = points.mT @ (basis @ vectors.flip(2)[..., :rank])
         is_rounding = values.flip(1)[:, None, :rank] <= 1e-6  # of the sum of all
         return torch.where(is_rounding, 0.0, directions / directions.norm(dim=1, keepdim=True).clamp_min(1e-30))
-    for _ in range(_PASSES):
+    for _ in range(passes):
         basis = torch.linalg.qr(points.mT @ (points @ basis)).Q
     projected = points @ basis
     _, vectors = torch.linalg.eigh(projected.mT @ projected)  # in ascending order

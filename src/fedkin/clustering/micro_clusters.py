@@ -14,16 +14,6 @@ from torch import Tensor
 from fedkin.clustering.k_means import weighted_lloyd
 from fedkin.clustering.nearest import nearest_centroids
 
-_ITERATIONS, _FEW_ITERATIONS, _MOVES = 12, 5, 2
-_FITTED = 100
-"""Samples per micro-cluster that centres are fitted to; other samples are only assigned."""
-
-_SAME = 1e-12
-"""Scatter of points along a direction, relative to their squared lengths, that is rounding."""
-
-_ROUNDING = 8 * torch.finfo(torch.float32).eps
-"""Distance, relative to the largest coordinate, up to which means of the same points lie apart by rounding."""
-
 SEARCHED = 10_000
 """Maximum number of points among which neighbours are searched."""
 
@@ -54,8 +44,9 @@ def summarise(points: Tensor, clusters: int, minimum: int, rng: torch.Generator)
     if clusters >= len(points) // minimum:
         return merged(points, _reassigned(points, _halved(points, minimum), minimum), minimum)
     order = torch.randperm(len(points), generator=rng)
-    fitted = points if len(points) <= _FITTED * clusters else points[order[: _FITTED * clusters]]
-    centres = weighted_lloyd(fitted, torch.ones(len(fitted)), points[order[:clusters]], _ITERATIONS)
+    most = 100 * clusters  # what centres are fitted to; other samples are only assigned
+    fitted = points if len(points) <= most else points[order[:most]]
+    centres = weighted_lloyd(fitted, torch.ones(len(fitted)), points[order[:clusters]], 12)
     labels = nearest_centroids(points, centres)
     return merged(points, labels, minimum)
 
@@ -87,7 +78,7 @@ def _leading_order(points: Tensor, minimum: int) -> tuple[Tensor, int]:
         return order, 0
     centred = (points - points.mean(0)).double()
     values, directions = torch.linalg.eigh(centred.T @ centred)
-    if values[-1] <= _SAME * points.double().square().sum():
+    if values[-1] <= 1e-12 * points.double().square().sum():  # rounding
         return order, 0
     along, order = (centred @ directions[:, -1]).sort(stable=True)
     sums, before = along.cumsum(0)[:-1], torch.arange(1, count)
@@ -100,7 +91,7 @@ def _reassigned(points: Tensor, labels: Tensor, minimum: int) -> Tensor:
 
     A micro-cluster keeps `minimum` points, but for those more than twice as far from its mean as from another.
     """
-    for _ in range(_MOVES):
+    for _ in range(2):
         counts = labels.bincount()
         means = points.new_zeros(len(counts), points.shape[1]).index_add_(0, labels, points) / counts[:, None]
         nearest = nearest_centroids(points, means)
@@ -157,7 +148,7 @@ def merged_nodes(centroids: Tensor, counts: Tensor, maximum: int, rng: torch.Gen
     if len(centroids) <= maximum:
         return Summary(centroids, counts, torch.arange(len(centroids)))
     start = centroids[torch.randperm(len(centroids), generator=rng)[:maximum]]
-    centres = weighted_lloyd(centroids, counts.float(), start, _FEW_ITERATIONS)
+    centres = weighted_lloyd(centroids, counts.float(), start, 5)
     return _together(centroids, counts, nearest_centroids(centroids, centres).unique(return_inverse=True)[1])
 
 
@@ -165,7 +156,7 @@ def _places(points: Tensor) -> Tensor:
     """Number the places of points ``(m, d)``, int64 ``(m,)``; means of the same points differ by rounding."""
     if not points.shape[1]:
         return torch.arange(len(points))
-    near = _ROUNDING * float(points.abs().max())
+    near = 8 * torch.finfo(torch.float32).eps * float(points.abs().max())
     along, order = points[:, 0].sort()
     close = along.diff() <= near
     maybe = order[torch.nn.functional.pad(close, (0, 1)) | torch.nn.functional.pad(close, (1, 0))].numpy()

@@ -1,4 +1,4 @@
-"""Nearest neighbours: distances, duplicates, the nearest centroid, and the vote of neighbours."""
+"""Nearest neighbours: distances, duplicates, and the nearest centroid."""
 
 from __future__ import annotations
 
@@ -71,12 +71,3 @@ def nearest_neighbours(points: Tensor, rows: Tensor, among: Tensor, neighbours: 
         distances[inside, place[part][inside]] = torch.inf
         nearest.append(distances.topk(neighbours, largest=False).indices)
     return torch.cat(nearest)
-
-
-def neighbours_vote(labels: Tensor, weights: Tensor, classes: int) -> Tensor:
-    """Return the label with the largest sum of weights in each row, int64 ``(n,)``; ties: the lowest.
-
-    `labels`, int64 ``(n, k)``, are those of each point's neighbours, in ``0..classes-1``, and `weights`, float32 ``(n,
-    k)``, how much each neighbour counts.
-    """
-    return weights.new_zeros(len(labels), classes).scatter_add_(1, labels, weights).argmax(1)

@@ -10,15 +10,11 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
-from fedkin.clustering.nearest import neighbours_vote
 
-_VOTERS = 5
 _NEAR = 10
 """Nodes of a cluster that a point's distance from it is measured to; nearly all votes are for one cluster."""
 _PAIRS, _NEAR_PAIRS = 1 << 24, 1 << 21
 """Maximum number of distances in memory; and where all are looked at again, which pays in the processor's cache."""
-_ZERO_DISTANCE = 1e-30
-"""Minimum squared distance in the weights of votes."""
 
 
 class Votes(NamedTuple):
@@ -30,12 +26,12 @@ class Votes(NamedTuple):
 
 def nearest_nodes(centroids: Tensor, points: Tensor) -> Votes:
     """Return the five nodes nearest to each point, or all nodes if there are fewer."""
-    voters = min(_VOTERS, len(centroids))
+    voters = min(5, len(centroids))
     nodes, squares = [torch.zeros(0, voters, dtype=torch.int64)], [torch.zeros(0, voters)]
     for part in points.split(max(1, _PAIRS // len(centroids))):
         distances, nearest = torch.cdist(part, centroids).topk(voters, largest=False)
         nodes.append(nearest)
-        squares.append(distances.square().clamp_min(_ZERO_DISTANCE))
+        squares.append(distances.square().clamp_min(1e-30))  # votes are its inverse
     return Votes(torch.cat(nodes), torch.cat(squares))
 
 
@@ -50,7 +46,8 @@ def counted(votes: Votes, result: Mapping[str, Any]) -> Tensor:
     clusters = result["clusters"][votes.nodes.long()]
     sizes = result["clusters"].bincount(minlength=result["n_clusters"])
     heard = torch.arange(clusters.shape[1]) < 2 * sizes[clusters[:, :1]] - 1
-    return neighbours_vote(clusters, heard / votes.squares, result["n_clusters"])
+    shares = torch.zeros(len(clusters), result["n_clusters"])
+    return shares.scatter_add_(1, clusters, heard / votes.squares).argmax(1)  # of a tie the lowest
 
 
 def counted_shares(votes: Votes, result: Mapping[str, Any]) -> Tensor:

@@ -36,8 +36,7 @@ from sklearn.gaussian_process.kernels import Matern
 from torch import Tensor
 
 from fedkin.clustering.matching import renumbered
-from fedkin.clustering.nearest_means import joined, refined
-from fedkin.clustering.ward import Floats, Integers, Tree, top_height, ward_tree
+from fedkin.clustering.ward import Floats, Integers, Tree, joined, refined, top_height, ward_tree
 from fedkin.core.seeds import draw_seed
 
 Mode = Literal["bayes", "exact"]

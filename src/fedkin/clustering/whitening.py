@@ -16,13 +16,9 @@ from torch import Tensor
 from fedkin.clustering.micro_clusters import SEARCHED
 from fedkin.clustering.nearest import nearest_neighbours
 
-_FEWEST, _ENOUGH = 10, 64
-"""Samples that a client needs for a scatter at least, and with which it always may have one."""
 _MAX_NEIGHBOURS = 15
 _QUERIES = 1_000
 """Maximum number of points whose neighbours are searched."""
-_LEAST_WITH_TIES = 0.2
-"""Minimum variance of neighbours along a direction, relative to the mean, with ties. More spoils real tables."""
 
 
 def fewest_samples(dimensions: int) -> int:
@@ -30,7 +26,7 @@ def fewest_samples(dimensions: int) -> int:
 
     Neighbours among fewer are often of different clusters.
     """
-    return min(max(_FEWEST, dimensions), _ENOUGH)
+    return min(max(10, dimensions), 64)
 
 
 def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
@@ -79,7 +75,7 @@ def whitened(directions: Tensor, scatter: Tensor, samples: int, ties: bool = Fal
         return directions
     weight = samples / (samples + d)
     variances, axes = torch.linalg.eigh(weight * scatter + (1 - weight) * mean * torch.eye(d, dtype=scatter.dtype))
-    scale = (variances.clamp_min(_LEAST_WITH_TIES * mean if ties else 0.0) / mean).rsqrt()
+    scale = (variances.clamp_min(0.2 * mean if ties else 0.0) / mean).rsqrt()  # more spoils real tables
     scaled: Tensor = directions.double() @ (axes * scale) @ axes.T
     return scaled.float()
 

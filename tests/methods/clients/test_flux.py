@@ -7,8 +7,7 @@ import torch
 
 import pictures
 import planted
-from fedkin.clustering.density import dense, nearest_distances
-from fedkin.methods.clients.flux import FLUXMethod, moments_of
+from fedkin.methods.clients.flux import FLUXMethod, dense, moments_of, nearest_distances
 from fedkin.nn.modules import Classifier
 
 TURNED: dict[str, Any] = pictures.TRAINING | {"rounds": 3, "local_steps": 3}

@@ -14,7 +14,6 @@ from annotated_types import Interval
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from fedkin.clustering.subspace_angles import RIGHT_ANGLE
 from fedkin.clustering.tree_cuts import Clustering, cut_tree
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.federation import Replies
@@ -277,7 +276,7 @@ def class_angles(
         first, second = (normalize(part[:, segment].double(), dim=2).flatten(0, 1) for part in (sets, others))
         cosines = (first @ second.T).abs().unflatten(0, (-1, vectors)).unflatten(2, (-1, vectors)).amax((1, 3))
         lacks, lack = counts[:, segment, None] == 0, other_counts[:, segment] == 0
-        degrees = torch.rad2deg(cosines.clamp(max=1).arccos()).masked_fill(lacks ^ lack, RIGHT_ANGLE)
+        degrees = torch.rad2deg(cosines.clamp(max=1).arccos()).masked_fill(lacks ^ lack, 90.0)
         angles.append(degrees.masked_fill(lacks & lack, 0.0))
     return torch.stack(angles)
 
@@ -340,7 +339,7 @@ def complements(angles: Tensor, counts: Tensor, labels: Tensor, sources: int) ->
     supply = ((rank + 1) * present).double()
     members = one_hot(labels).double()
     shares = members / members.sum(0).clamp_min(1)
-    alike = shares.T @ (1 - angles / RIGHT_ANGLE) @ shares
+    alike = shares.T @ (1 - angles / 90.0) @ shares
     scores = torch.einsum("pc,qc,cpq->pq", members.T @ demand, shares.T @ supply, alike)
     scores.fill_diagonal_(-torch.inf)
     best = scores.topk(min(sources, len(scores) - 1), dim=1).indices

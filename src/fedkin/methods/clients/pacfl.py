@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Annotated, Any, Literal
 
+import torch
 from annotated_types import Interval
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
 from fedkin.clustering.tree_cuts import Clustering, cut_tree
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
@@ -25,6 +26,7 @@ from fedkin.methods.clients.local_work import singular_vectors
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, distances_to_clusters
 
 MAX_VECTORS = 1024
+Angle = Literal["mean", "smallest"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class PACFLMethod(OneShotMethod):
     bases: Literal["class", "client"] = "class"
     vectors: Annotated[int, Interval(ge=1, le=MAX_VECTORS)] = 1
     angle: Angle = "mean"
-    threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | Literal["auto"] = 30.0
+    threshold: Annotated[float, Interval(gt=0, lt=90)] | Literal["auto"] = 30.0
 
     traits = OneShotMethod.traits.replace(
         cost="cheap", paper={"bases": "client", "vectors": 3, "angle": "smallest", "threshold": "auto"}
@@ -114,3 +116,48 @@ def describe_subspace(client: Client, payload: Payload) -> Payload:
 
 def _vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
     return singular_vectors(client, how["segments"], how["count"], by_class=how["bases"] == "class")
+
+
+# Principal angles between subspaces, each given by a few vectors.
+
+
+def angles_between(sets: Tensor, angle: Angle, others: Tensor | None = None) -> Tensor:
+    """Compute angles between sets of vectors, in degrees: principal angles, or those of corresponding vectors.
+
+    `sets` ``(n, k, features)`` are k vectors each, some of them zero; the others are normalised to length 1. "mean" is
+    the mean of the angles between vectors of the same place, where both sets have one, "smallest" the smallest
+    principal angle between the spans. `others` are ``(m, k, features)``, by default `sets`. Angles are float64 ``(n,
+    m)``, from 0 to 90; 90 where two sets have no vector in common. Without `others` the diagonal is zero.
+    """
+    one = normalize(sets.double(), dim=2)
+    other = one if others is None else normalize(others.double(), dim=2)
+    found = _mean_angles(one, other) if angle == "mean" else _smallest_angles(one, other)
+    return (found + found.T).fill_diagonal_(0.0) / 2 if others is None else found
+
+
+def _mean_angles(one: Tensor, other: Tensor) -> Tensor:
+    total = torch.zeros(len(one), len(other), dtype=torch.float64)
+    count = torch.zeros_like(total)
+    for place in range(one.shape[1]):
+        first, second = one[:, place], other[:, place]
+        both = first.any(1)[:, None] & second.any(1)
+        total += torch.where(both, _degrees(first @ second.T), 0.0)
+        count += both
+    return torch.where(count > 0, total / count.clamp_min(1), 90.0)
+
+
+def _smallest_angles(one: Tensor, other: Tensor) -> Tensor:
+    first, second = _orthonormal(one), _orthonormal(other)
+    rows = [torch.linalg.matrix_norm(each @ second.mT, ord=2) for each in first]  # largest singular values
+    return _degrees(torch.stack(rows))
+
+
+def _orthonormal(sets: Tensor) -> Tensor:
+    """Return an orthonormal basis of each set's span, ``(n, k, features)``; dependent rows are zeros."""
+    _, values, vectors = torch.linalg.svd(sets, full_matrices=False)
+    kept: Tensor = values > 1e-6 * values[:, :1].clamp_min(1e-6)  # the rest is rounding
+    return torch.where(kept[:, :, None], vectors, 0.0)
+
+
+def _degrees(cosines: Tensor) -> Tensor:
+    return torch.rad2deg(cosines.abs().clamp(max=1.0).arccos())
