@@ -14,9 +14,6 @@ from torch import Tensor
 from fedkin.clustering.k_means import weighted_lloyd
 from fedkin.clustering.nearest import nearest_centroids
 
-SEARCHED = 10_000
-"""Maximum number of points among which neighbours are searched."""
-
 
 class Summary(NamedTuple):
     """Micro-clusters of points: centroids, counts and labels.

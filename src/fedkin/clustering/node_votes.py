@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
+from fedkin.clustering.nearest import PAIRS
 
 _NEAR = 10
 """Nodes of a cluster that a point's distance from it is measured to; nearly all votes are for one cluster."""
-_PAIRS, _NEAR_PAIRS = 1 << 24, 1 << 21
-"""Maximum number of distances in memory; and where all are looked at again, which pays in the processor's cache."""
 
 
 class Votes(NamedTuple):
@@ -28,7 +27,7 @@ def nearest_nodes(centroids: Tensor, points: Tensor) -> Votes:
     """Return the five nodes nearest to each point, or all nodes if there are fewer."""
     voters = min(5, len(centroids))
     nodes, squares = [torch.zeros(0, voters, dtype=torch.int64)], [torch.zeros(0, voters)]
-    for part in points.split(max(1, _PAIRS // len(centroids))):
+    for part in points.split(max(1, PAIRS // len(centroids))):
         distances, nearest = torch.cdist(part, centroids).topk(voters, largest=False)
         nodes.append(nearest)
         squares.append(distances.square().clamp_min(1e-30))  # votes are its inverse
@@ -70,7 +69,8 @@ def node_margins(result: Mapping[str, Any], points: Tensor, clusters: Tensor) ->
     """
     centroids = result["centroids"][result["clusters"].argsort(stable=True)]  # each cluster's side by side
     sizes = result["clusters"].bincount(minlength=result["n_clusters"]).tolist()
-    rows, margins = max(1, _NEAR_PAIRS // len(centroids)), [torch.zeros(0)]
+    # Fewer distances at a time, as all are looked at again, which pays in the processor's cache.
+    rows, margins = max(1, (1 << 21) // len(centroids)), [torch.zeros(0)]
     for part, own in zip(points.split(rows), clusters.split(rows), strict=True):
         squares = torch.cdist(part, centroids).square().split(sizes, dim=1)
         away = torch.stack([_mean_of_nearest(of_cluster) for of_cluster in squares], 1).sqrt()

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from fedkin.clustering.micro_clusters import SEARCHED
 from fedkin.clustering.nearest import nearest_neighbours
 
 _MAX_NEIGHBOURS = 15
@@ -36,7 +35,7 @@ def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
     searched for at most 1,000 points, among at most 10,000, which `rng` draws.
     """
     order = torch.randperm(len(points), generator=rng)
-    queries, among = order[:_QUERIES], order[:SEARCHED]
+    queries, among = order[:_QUERIES], order[:10_000]
     near = among[nearest_neighbours(points, queries, among, min(_MAX_NEIGHBOURS, _cube_root(len(points))))]
     total = torch.zeros(points.shape[1], points.shape[1], dtype=torch.float64)
     for column in near.T:

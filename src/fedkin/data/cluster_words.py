@@ -26,7 +26,7 @@ from fedkin.core.client import Samples, Table
 from fedkin.core.replies import Expected, counts_to, int64, is_list, is_text, uint8
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content
-from fedkin.secure_aggregation.client_tasks import SIGNED_GROUP, TAG, keys_of, secret_of
+from fedkin.secure_aggregation.client_tasks import GROUP, TAG, keys_of, secret_of
 from fedkin.secure_aggregation.masks import agreed, channel_key, octets_of, rows_of
 from fedkin.secure_aggregation.masks import content as bytes_of
 from fedkin.secure_aggregation.sums import ask_keys, groups_of
@@ -52,7 +52,7 @@ def texts_of(samples: Samples | None, table: Table | None, count: int) -> list[s
 
 
 @client_task(
-    takes={**SIGNED_GROUP, **_LEAST},
+    takes={**GROUP, **_LEAST},
     holds={"digests": uint8("clients", "words", _DIGEST)},
     may_be_empty=True,
     sends="Digests of words that several texts hold, under keys that the server does not have",
@@ -69,7 +69,7 @@ def send_word_digests(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={**SIGNED_GROUP, **_LEAST, "digests": uint8("others", _DIGEST)},
+    takes={**GROUP, **_LEAST, "digests": uint8("others", _DIGEST)},
     holds={"words": is_list(is_text)},
     sends="Words that several texts hold, here and at another client",
     fewest="min_members",

@@ -45,8 +45,8 @@ from fedkin.report.words import cluster_title, sentences
 if TYPE_CHECKING:
     from fedkin.report.plots import Plot
 
-_SHOWN, _OF_LINES = 20, ("step", "missing", "sent", "received")
-"""Clusters that a notebook describes, for more are not read; and what lines of records have beside values."""
+_OF_LINES = ("step", "missing", "sent", "received")
+"""What lines of records have beside values."""
 _KINDS = {
     "map": "map", "descriptions": "profile", "clustering": "scales", "sizes": "sizes", "clients": "rounds",
     "curves": "rounds",
@@ -370,7 +370,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if "text/html" in bundle and hasattr(self, "result_"):
             from fedkin.report.plots import Plot
 
-            texts = PagePart("summary", "Clusters", paragraphs=self._lines()[:_SHOWN])
+            texts = PagePart("summary", "Clusters", paragraphs=self._lines()[:20])  # more are not read
             small = [part for part in self._page().parts if part.anchor in ("sizes", "clients")]
             view = PageView(self._title(), parts=[texts, *small, *self._maps(small=True)])
             bundle["text/html"] = Plot(view, self.to_frame(), self.cluster_names_)._repr_html_()

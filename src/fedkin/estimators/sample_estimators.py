@@ -49,8 +49,6 @@ from fedkin.report.sample_map import MAX_POINTS, map_of_samples, some_rows, with
 from fedkin.report.words import described, remarks, sentences
 
 _DATA = "The data"
-_SMALL_MAP = 300  # points of a notebook's map, which is small
-_MIN_MAPPED, _MAPPED_VALUES = 200, 8_000_000  # samples kept for a map, and their numbers: 32 MB, of images, too
 
 
 class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -196,7 +194,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
         self._number(labels, memberships, fed)
         taking_part = [client for client in clients if client.id not in absent]
-        most = max(_MIN_MAPPED, _MAPPED_VALUES // max(1, math.prod(self.preparation_.shape)))
+        most = max(200, 8_000_000 // max(1, math.prod(self.preparation_.shape)))  # 32 MB, of images, too
         rows = some_rows(list(map(len, taking_part)), min(MAX_POINTS, most))
         self._mapped = [(client.id, taken, client.x[taken]) for client, taken in zip(taking_part, rows, strict=True)]
         # Empty cells of new rows are imputed by the clusters' means.
@@ -268,7 +266,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _map(self, small: bool = False) -> SampleMap:
         clients, ids, names = [], [], self.client_names_
-        shown = some_rows([len(rows) for _, rows, _ in self._mapped], _SMALL_MAP if small else MAX_POINTS)
+        shown = some_rows([len(rows) for _, rows, _ in self._mapped], 300 if small else MAX_POINTS)
         for (i, rows, x), few in zip(self._mapped, shown, strict=True):
             state = {"clusters": torch.as_tensor(self.labels_[i])[rows[few]]}
             margins = self._confidence[i]

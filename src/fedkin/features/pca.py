@@ -17,10 +17,6 @@ from torch import Tensor
 
 WIDEST = 2048
 """Features beyond this number are projected at random first: outer products grow with its square."""
-PROJECTED = 1024
-"""Features that remain of them."""
-_BATCH = 2048
-"""Rows of which sums are float32, before they are added in float64."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +92,8 @@ class Components:
 
 
 def moments(rows: Tensor) -> FeatureMoments:
-    """Compute the moments of features, float32 ``(n, width)``, n >= 1, a batch at a time."""
-    first, *more = map(moments_of, rows.split(_BATCH))
+    """Compute the moments of features, float32 ``(n, width)``, n >= 1: in float32 of 2,048 rows, then in float64."""
+    first, *more = map(moments_of, rows.split(2048))
     return sum(more, start=first)
 
 
@@ -145,7 +141,7 @@ def components(pooled: FeatureMoments, count: int, standardise: bool = False) ->
 
 def width_kept(width: int, embedded: bool) -> int:
     """Return how many of so many features remain, of embeddings or of others; the rest is projected at random."""
-    most, rest = (384, 384) if embedded else (WIDEST, PROJECTED)  # outer products of 384 columns take 0.3 MB
+    most, rest = (384, 384) if embedded else (WIDEST, 1024)  # outer products of 384 columns take 0.3 MB
     return width if width <= most else rest
 
 

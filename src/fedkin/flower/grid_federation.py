@@ -36,8 +36,6 @@ Answers = Iterator[tuple[int, Payload | str]]
 
 _LATECOMERS = 1000
 """Seats for nodes that come during a run: a state has a label for each, so that there are only so many."""
-_PATIENCE = 60.0
-"""Seconds that a node that comes during a run has to say its name, by which it holds up the others."""
 
 log = logging.getLogger("flwr")
 
@@ -122,7 +120,8 @@ class GridFederation(Federation):
         self.names = self.seats.names
         self.connect()
         if options.names:
-            self.seats.ask = partial(names_of, grid, min(timeout, _PATIENCE))
+            # Who comes during a run holds up the others until it has said its name.
+            self.seats.ask = partial(names_of, grid, min(timeout, 60.0))
 
     def connect(self) -> None:
         """Update which nodes are connected."""

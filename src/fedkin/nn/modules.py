@@ -16,7 +16,7 @@ from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, is_name, is_sh
 from fedkin.core.tasks import named_object
 from fedkin.nn import networks
 from fedkin.nn.dense import DenseResident, is_dense
-from fedkin.nn.networks import RESNET18, RESNET34, resnet, with_own_dropout
+from fedkin.nn.networks import resnet, with_own_dropout
 from fedkin.nn.resident import Architecture, Resident
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -29,10 +29,10 @@ _factories: dict[str, Factory] = {
     "lenet5": networks.lenet5,
     "lenet5-softmax": networks.lenet5_softmax,
     "ocfl-cnn": networks.ocfl_cnn,
-    "resnet18": partial(resnet, name="resnet18", blocks=RESNET18),
-    "resnet34": partial(resnet, name="resnet34", blocks=RESNET34),
-    "resnet18-gn": partial(resnet, name="resnet18-gn", blocks=RESNET18, norm=partial(nn.GroupNorm, 2)),  # Reddi et al.
-    "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=RESNET18, stem="imagenet"),
+    "resnet18": partial(resnet, name="resnet18"),
+    "resnet34": partial(resnet, name="resnet34", blocks=(3, 4, 6, 3)),
+    "resnet18-gn": partial(resnet, name="resnet18-gn", norm=partial(nn.GroupNorm, 2)),  # Reddi et al.
+    "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", stem="imagenet"),
 }
 TWO_ENCODERS = "two encoders, "
 """Before a model's name: `networks.TwoEncoders` of it."""

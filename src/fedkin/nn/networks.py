@@ -114,8 +114,6 @@ def takes_convolutions(shape: Sequence[int]) -> bool:
 
 
 Norm = Callable[[int], nn.Module]
-RESNET18, RESNET34 = (2, 2, 2, 2), (3, 4, 6, 3)
-"""Blocks of residual networks with 64, 128, 256 and 512 channels (He et al. 2016, Table 1)."""
 
 
 def perceptron(shape: tuple[int, ...], classes: int) -> nn.Sequential:
@@ -225,17 +223,17 @@ def resnet(
     classes: int,
     *,
     name: str,
-    blocks: Sequence[int],
+    blocks: Sequence[int] = (2, 2, 2, 2),
     norm: Norm = nn.BatchNorm2d,
     stem: Literal["small", "imagenet"] = "small",
 ) -> nn.Sequential:
     """Return a residual network of basic blocks, from images ``(n, channels, height, width)`` of any size to logits.
 
-    `blocks` are those with 64, 128, 256 and 512 channels. Batch normalisation needs batches of two samples or more
-    where an image has shrunk to one pixel, other normalisations (`norm`) do not. The small stem is a 3 x 3
-    convolution, as is usual for CIFAR; that of ImageNet a 7 x 7 one with stride 2 and pooling. Convolutions' weights
-    are drawn from N(0, 2 / fan-out) (He et al. 2015). Raises
-    FedkinError, which calls the model `name`, if `shape` is no image.
+    `blocks` are those with 64, 128, 256 and 512 channels, by default ResNet-18's (He et al. 2016, Table 1). Batch
+    normalisation needs batches of two samples or more where an image has shrunk to one pixel, other normalisations
+    (`norm`) do not. The small stem is a 3 x 3 convolution, as is usual for CIFAR; that of ImageNet a 7 x 7 one with
+    stride 2 and pooling. Convolutions' weights are drawn from N(0, 2 / fan-out) (He et al. 2015). Raises FedkinError,
+    which calls the model `name`, if `shape` is no image.
     """
     channels, _, _ = image_shape(name, shape, min_side=1)
     widths = (64, 128, 256, 512)

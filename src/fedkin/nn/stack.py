@@ -143,9 +143,6 @@ def widths_for(features: int) -> tuple[int, ...]:
     return (features, min(100, 4 * code), min(64, 2 * code), code)
 
 
-_EPSILON = 1e-7  # Adam's, as in the framework that FedCRef was written in
-
-
 @dataclass(frozen=True)
 class StackTraining:
     """Settings of a stack's training: Adam on the mean squared error of shuffled mini-batches.
@@ -277,5 +274,6 @@ class _Stack:
         torch.index_select(self.x, 0, rows, out=gradient.batch.flatten(0, 1))
         gradient(self.weights.index_select(0, self.next)[0, :active])
         params, grads, means, squares = parts
-        adam_step(params, grads, means, squares, steps, self.training.learning_rate, _EPSILON)
+        # Adam's epsilon is that of the framework that FedCRef was written in.
+        adam_step(params, grads, means, squares, steps, self.training.learning_rate, epsilon=1e-7)
         return self.next.add_(1)

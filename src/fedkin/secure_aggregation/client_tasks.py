@@ -81,10 +81,12 @@ def _is_term_shape(value: Any) -> bool:
     return isinstance(value, list | tuple) and (not value or is_shape(list(value)))
 
 
-GROUP: Expected = {"ids": is_list(is_count), "keys": uint8("clients", KEY), "tag": uint8(TAG)}
-"""Entries of a request: clients of a sum, their keys, and the sum's tag."""
-SIGNED_GROUP: Expected = {**GROUP, "signed": Optional(ListOf({"signer": is_text, "signature": is_text}))}
-"""With signatures of the keys; their texts are empty where a client has none."""
+GROUP: Expected = {
+    "ids": is_list(is_count), "keys": uint8("clients", KEY), "tag": uint8(TAG),
+    "signed": Optional(ListOf({"signer": is_text, "signature": is_text})),
+}  # fmt: skip
+"""Entries of a request: clients of a sum, their keys, the sum's tag, and the signatures of the keys, where any client
+signs; their texts are empty where one does not."""
 _REFUSED: Expected = {"refused": is_text}
 
 
@@ -105,7 +107,7 @@ def send_key(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes=SIGNED_GROUP,
+    takes=GROUP,
     may_hold={**_REFUSED, "publics": uint8(len(KINDS), KEY), "shares": uint8(None, len(KINDS), SEALED)},
     sends="Keys, for sums under masks",
     fewest="none",
@@ -115,7 +117,7 @@ def send_shares(client: Client, payload: Payload) -> Payload:
 
     A reply has ``publics``, uint8 ``(2, 32)``, and ``shares``, uint8 ``(clients, 2, 48)``; or why not, ``refused``.
     """
-    if (reason := _group_objection(client, payload, signed=True)) is not None:
+    if (reason := _group_objection(client, payload)) is not None:
         return {"refused": reason}
     keys = keys_of(payload)
     try:
@@ -131,7 +133,7 @@ def send_shares(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={
-        **SIGNED_GROUP, "dealers": is_list(is_count), "publics": uint8("dealers", len(KINDS), KEY),
+        **GROUP, "dealers": is_list(is_count), "publics": uint8("dealers", len(KINDS), KEY),
         "shares": uint8("dealers", len(KINDS), SEALED), "task": is_name,
         "terms": ListOf({"name": is_name, "shape": _is_term_shape, "factor": Nullable(is_name)}),
         "payload": lambda value: isinstance(value, dict),
@@ -144,7 +146,7 @@ def masked(client: Client, payload: Payload) -> Payload:
 
     A client that cannot decrypt its shares of others' keys names those dealers in ``sealed``.
     """
-    reason = _group_objection(client, payload, signed=True) or _dealers_objection(client, payload)
+    reason = _group_objection(client, payload) or _dealers_objection(client, payload)
     if reason is not None:
         return {"refused": reason}
     if sealed := _still_sealed(client, payload):
@@ -244,8 +246,8 @@ def values_of(reply: Payload, terms: Sequence[Term]) -> Tensor:
 # What a client checks before it takes part.
 
 
-def _group_objection(client: Client, payload: Payload, signed: bool = False) -> str | None:
-    """Return why a client refuses a sum among these clients with these keys, which may be `signed`; else ``None``."""
+def _group_objection(client: Client, payload: Payload) -> str | None:
+    """Return why a client refuses a sum among these clients with these keys; ``None`` if it accepts them."""
     keys = keys_of(payload)
     if len(keys) < MIN_CLIENTS:
         return f"fewer than {MIN_CLIENTS} clients to sum over"
@@ -255,7 +257,7 @@ def _group_objection(client: Client, payload: Payload, signed: bool = False) -> 
         return OTHER_KEY
     if not len(payload["ids"]) == len(payload["keys"]) == len(keys):
         return "clients and keys are not one each"
-    if not signed or client.identity is None:
+    if client.identity is None:
         return None
     signatures = dict(zip(payload["ids"], payload.get("signed", []), strict=False))
     objection: str | None = client.identity.objection(client.id, keys, signatures)

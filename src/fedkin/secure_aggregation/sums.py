@@ -202,9 +202,9 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
 class SumAttempt:
     """One attempt at a secure sum over the clients `ids` of a group, in order.
 
-    `group` is part of all requests: these ids, the clients' keys and the tag; `signed` has the signatures of the keys,
-    where any client signs. By dealer, in order of id, `publics` are its public keys, uint8 ``(2, 32)``, and `shares`
-    the encrypted shares that it has distributed, ``(clients, 2, 48)``. `digest` is that of the request, the same for
+    `group` is part of all requests: these ids, the clients' keys and the tag, and the signatures of the keys, where any
+    client signs. By dealer, in order of id, `publics` are its public keys, uint8 ``(2, 32)``, and `shares` the
+    encrypted shares that it has distributed, ``(clients, 2, 48)``. `digest` is that of the request, the same for
     all clients of a sum. `total` is the sum of the masked replies, and `replied` are the clients in it; those that are
     not are `lost`, and why. Clients are `convicted` that have sent what no honest client sends, and of what. If clients
     disagree about what was distributed, it is `disputed`, and nobody is asked for shares. `needed` clients must stay
@@ -213,7 +213,6 @@ class SumAttempt:
 
     ids: list[int]
     group: Payload
-    signed: Payload
     needed: int = 0
     publics: dict[int, Tensor] = field(default_factory=dict)
     shares: dict[int, Tensor] = field(default_factory=dict)
@@ -285,15 +284,15 @@ def _attempt(fed: Federation, clients: list[int], complete: bool) -> SumAttempt:
     # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
     tag = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG)
     group: Payload = {"ids": clients, "keys": torch.stack([fed.keys[i] for i in clients]), "tag": tag}
-    unsigned = {"signer": "", "signature": ""}
-    signed = {"signed": [fed.signed.get(client, unsigned) for client in clients]} if fed.signed else {}
-    return SumAttempt(clients, group, signed, len(clients) if complete else masks.threshold(len(clients)))
+    if fed.signed:
+        group["signed"] = [fed.signed.get(client, {"signer": "", "signature": ""}) for client in clients]
+    return SumAttempt(clients, group, len(clients) if complete else masks.threshold(len(clients)))
 
 
 def _share_keys(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
     """First exchange: have clients distribute shares of their keys of a new sum."""
     attempt_of = {client: attempt for attempt in attempts for client in attempt.ids}
-    requests = {client: attempt.group | attempt.signed for client, attempt in attempt_of.items()}
+    requests = {client: attempt.group for client, attempt in attempt_of.items()}
     replies = fed.stream(client_tasks.send_shares, requests)
     for client, reply in replies:
         attempt = attempt_of[client]
@@ -325,8 +324,7 @@ def _collect_masked(
         for client in dealers:
             place = attempt.ids.index(client)
             shares = torch.stack([shares[place] for shares in attempt.shares.values()])
-            requests[client] = attempt.group | attempt.signed | request
-            requests[client] |= {"payload": payloads[client], "shares": shares}
+            requests[client] = attempt.group | request | {"payload": payloads[client], "shares": shares}
     if not requests:
         return
     disputes: dict[int, list[int]] = {}

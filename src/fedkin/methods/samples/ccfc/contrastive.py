@@ -24,7 +24,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, PillowAugmentation, Views
 from fedkin.nn.client_stack import Recorded
 from fedkin.nn.descent import AdamMoments
-from fedkin.nn.networks import RESNET18, UNITS, normalised_layer, resnet, takes_convolutions
+from fedkin.nn.networks import UNITS, normalised_layer, resnet, takes_convolutions
 from fedkin.nn.resident import Architecture, Resident
 
 Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
@@ -97,7 +97,7 @@ class ContrastiveNetwork(nn.Module):
 def _backbone(design: Design) -> tuple[nn.Sequential, int]:
     """Return the layers before the projector, and the number of their outputs."""
     if design.backbone == "resnet18":
-        whole = resnet(design.shape, 1, name="resnet18", blocks=RESNET18)
+        whole = resnet(design.shape, 1, name="resnet18")
         *layers, last = whole
         return nn.Sequential(*layers), cast(nn.Linear, last).in_features
     if design.backbone == "perceptron":
