@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fedkin.clustering.k_means import k_means, lloyd
+from fedkin.clustering.k_means import k_means, lloyd_of_sets
 from fedkin.clustering.margins import distance_margin
 
 
@@ -44,12 +44,12 @@ def test_points_that_only_rounding_tells_apart_are_one():
 
 def test_lloyd_is_scikit_learns_too():
     points = torch.randn(1500, 8, generator=generator()) + 50.0
-    found = lloyd(points, points[:6])
+    found = lloyd_of_sets(points[None], points[None, :6], None).only
     expected = KMeans(6, init=points[:6].numpy(), n_init=1).fit(points.numpy())
     np.testing.assert_allclose(found.centres, expected.cluster_centers_, atol=1e-3)
     assert (found.labels.numpy() == expected.labels_).mean() > 0.999
     assert abs(found.iterations - expected.n_iter_) <= 1
-    assert lloyd(points, points[:6], max_iterations=2).iterations == 2
+    assert lloyd_of_sets(points[None], points[None, :6], None, 2).iterations == 2
 
 
 def test_sums_are_taken_on_one_thread(monkeypatch):

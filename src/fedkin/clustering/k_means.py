@@ -83,7 +83,8 @@ def k_means_of_centres(
         return k_means(points.double(), start, rng, n_init, max_iterations, weights)
     some = torch.randint(len(points), (MANY_POINTS // 4,), generator=rng).unique()
     sample = k_means(points[some], start, rng, n_init, max_iterations, None if weights is None else weights[some])
-    return lloyd(points, sample.centres, 1, None if weights is None else weights.float())
+    weights = None if weights is None else weights.float()
+    return lloyd_of_sets(points[None], sample.centres[None], None, 1, weights).only
 
 
 class Partitions(NamedTuple):
@@ -109,23 +110,16 @@ class Partitions(NamedTuple):
         return Partition(self.centres[0, self.sizes[0] > 0], self.packed_labels[0], int(self.iterations[0]))
 
 
-def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300, weights: Tensor | None = None) -> Partition:
-    """Run Lloyd's algorithm, reading points in chunks.
-
-    scikit-learn's copies them all, which leaves memory in pieces when hundreds of clients have their turn. `points` are
-    float32 ``(n, width)``, n >= 1, and the centres `start` float32 ``(k, width)``; these move `max_iterations` times at
-    most. A centre that lost all its points stays where it was while others move, and is left out in the end. `weights`
-    are how much points count, float32 ``(n,)``; by default all alike.
-    """
-    return lloyd_of_sets(points[None], start[None], None, max_iterations, weights).only
-
-
 def lloyd_of_sets(
     points: Tensor, start: Tensor, valid: Tensor | None, max_iterations: int = 300, weights: Tensor | None = None
 ) -> Partitions:
-    """Run `lloyd` on several sets of points ``(sets, n, width)``, from centres ``(sets, k, width)`` of their own.
+    """Run Lloyd's algorithm on several sets of points, reading these in chunks.
 
-    `valid`, bool ``(sets, k)``, says which centres there are; all by default. `weights` ``(n,)`` are of a single set.
+    scikit-learn's copies them all, which leaves memory in pieces when hundreds of clients have their turn. `points` are
+    float32 ``(sets, n, width)``, n >= 1, and the centres `start` float32 ``(sets, k, width)``, of which there are those
+    that `valid`, bool ``(sets, k)``, says, all by default. They move `max_iterations` times at most. A centre that lost
+    all its points stays where it was while others move. `weights` are how much the points of a single set count,
+    float32 ``(n,)``; by default all alike.
     """
     middle = points.mean(1, keepdim=True)
     centres = start - middle  # near the origin, rounding is smallest
@@ -169,7 +163,7 @@ def lloyd_of_sets(
 def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:
     """Run Lloyd's algorithm on points ``(n, width)`` with weights: fixed number of iterations, single precision.
 
-    Centres ``(k, width)`` that lose all their points stay where they were. `lloyd` has a step of its own: it
+    Centres ``(k, width)`` that lose all their points stay where they were. `lloyd_of_sets` has a step of its own: it
     adds up in double precision about the points' mean, so that one step for both would change the digits of either.
     """
     weighted = points * weights[:, None]

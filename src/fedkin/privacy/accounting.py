@@ -62,29 +62,24 @@ def epsilon_of(delta: float, probability: float, bits: int) -> float:
     return bisect(lambda epsilon: _excess(epsilon, losses, chances) <= delta, 0.0, pure)[1]
 
 
-def flip_probability(epsilon: float, bits: int, delta: float = 0.0) -> float:
-    """Return the smallest probability of flips that keeps a message of `bits` bits, 1 or more, within (epsilon, delta).
+def flip_probability(epsilon: float, bits: int) -> float:
+    """Return the smallest probability of flips that keeps a message of `bits` bits, 1 or more, within pure epsilon.
 
-    For a delta of 0 it is 1 / (1 + exp(epsilon / bits)): 0 for an infinite epsilon, 0.5, noise alone, for 0.
+    It is 1 / (1 + exp(epsilon / bits)): 0 for an infinite epsilon, 0.5, noise alone, for 0.
     """
-    _check(epsilon=epsilon, delta=delta, bits=bits, least=1)
-    pure = float(expit(-epsilon / bits))
-    if delta == 0.0 or pure == 0.0:
-        return pure
-    return bisect(lambda probability: delta_of(epsilon, probability, bits) <= delta, 0.0, pure)[1]
+    _check(epsilon=epsilon, bits=bits, least=1)
+    return float(expit(-epsilon / bits))
 
 
-def statement(
-    flip: float, bits: int, width: int, separate: bool = True, delta: float = 1e-5
-) -> dict[str, float | int | None]:
+def statement(flip: float, bits: int, width: int, separate: bool = True) -> dict[str, float | int | None]:
     """Return the guarantee of a message of `bits` bits in segments of `width`, each flipped with probability `flip`.
 
     `bits` is a multiple of `width`. `separate` says whether a sample changes the segment of its class alone. It does
     not where minimum and maximum are taken over the whole vector, nor where segments come from a clustering of all
     samples; then one sample may change all bits.
 
-    Besides the arguments ``flip``, ``bits``, ``width`` and ``delta`` there are, ``None`` where infinite, which JSON
-    cannot express:
+    Besides the arguments ``flip``, ``bits`` and ``width``, and ``delta``, which is 1e-5, there are, ``None`` where
+    infinite, which JSON cannot express:
 
     * ``epsilon_bit``: for one bit, whether it was 0 or 1;
     * ``epsilon_sample``: for one sample, whether it was among the client's data;
@@ -94,7 +89,7 @@ def statement(
     _check(bits=bits, least=1)
     if width < 1 or bits % width:
         raise FedkinError(f"A message of {bits} bits cannot be divided into segments of {width} bits.")
-    per_bit, by_sample = bit_epsilon(flip), width if separate else bits
+    per_bit, by_sample, delta = bit_epsilon(flip), width if separate else bits, 1e-5
     epsilons = {
         "epsilon_bit": per_bit,
         "epsilon_sample": by_sample * per_bit,
