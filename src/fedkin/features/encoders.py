@@ -59,11 +59,8 @@ class Encoder:
 
     @property
     def name(self) -> str:
-        return (
-            self.source
-            if isinstance(self.source, str)
-            else str(getattr(self.source, "__name__", type(self.source).__name__))
-        )
+        spec = isinstance(self.source, str)
+        return str(self.source if spec else getattr(self.source, "__name__", type(self.source).__name__))
 
     def takes(self, kind: SampleKind) -> bool:
         if not isinstance(self.source, str):

@@ -68,9 +68,7 @@ class DeepEmbeddedClustering:
     hidden: tuple[int, ...] | None = None
     code: int = 10
     pretrain_steps: int = 400
-    pretrain_learning_rate: float = 1e-3
     learning_rate: float = 0.01
-    momentum: float = 0.9
     batch_size: int = 256
     max_refreshes: int = 50
     restarts: int = 20
@@ -97,7 +95,7 @@ class DeepEmbeddedClustering:
         return DeepClusters(widths, centre, spread, vector.cpu(), centroids.cpu())
 
     def _reconstruct(self, encoder: nn.Module, decoder: nn.Module, x: Tensor, rng: torch.Generator) -> None:
-        optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=self.pretrain_learning_rate)
+        optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3)
         for rows in islice(_batches(len(x), self.batch_size, rng), self.pretrain_steps):
             _take_step(optimizer, functional.mse_loss(decoder(encoder(x[rows])), x[rows]))
 
@@ -105,7 +103,7 @@ class DeepEmbeddedClustering:
         """Train `encoder` in place towards the sharpened assignments; return the final centroids."""
         centroids = centroids.clone().requires_grad_()
         parameters = [*encoder.parameters(), centroids]
-        optimizer = torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
+        optimizer = torch.optim.SGD(parameters, lr=self.learning_rate, momentum=0.9)
         labels = torch.full((len(x),), -1, device=x.device)
         batches = _batches(len(x), self.batch_size, rng)
         refresh = max(20, ceil(len(x) / self.batch_size))  # steps before a new target: an epoch, if that is more
@@ -202,20 +200,17 @@ class DeepEncoder(Encoder):
 class DeepClustering:
     """Hyper-parameters of DCN's training, which uses Adam, where the paper uses plain SGD.
 
-    The loss of a sample x with code z in cluster c is ``||decoded(z) - x||^2 + weight / 2 * ||z - centroid_c||^2``
+    The loss of a sample x with code z in cluster c is ``||decoded(z) - x||^2 + 0.05 / 2 * ||z - centroid_c||^2``
     (their eq. 5). Networks, clusters and centroids take turns batch by batch (their algorithm 1).
 
     `pretrain_epochs` minimise the reconstruction error alone; with no `epochs` with the clusters k-means on the codes
     of an autoencoder is left. An epoch has at least `min_steps`: few samples are passed over more than once.
     """
 
-    pretrain_epochs: int = 50
-    epochs: int = 50
-    weight: float = 0.05
-    batch_size: int = 256
+    pretrain_epochs: int
+    epochs: int
     min_steps: int = 1
-    learning_rate: float = 1e-3
-    restarts: int = 10
+    batch_size: int = 256
 
     def fit(self, encoder: DeepEncoder, x: Tensor, n_clusters: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         """Train the encoder on samples ``(n, *shape)``, and cluster them.
@@ -225,14 +220,14 @@ class DeepClustering:
         """
         passes = ceil(self.min_steps / ceil(len(x) / self.batch_size))
         epochs = self.pretrain_epochs * passes
-        training = LocalTraining(epochs, None, self.batch_size, "adam", self.learning_rate)
+        training = LocalTraining(epochs, None, self.batch_size, "adam", 1e-3)
         model, _ = train_locally(encoder, encoder.initial(rng), x, x, rng, training)
-        start = k_means(encoder.codes(model, x), n_clusters, rng, self.restarts)
+        start = k_means(encoder.codes(model, x), n_clusters, rng)
         sizes = start.labels.bincount(minlength=len(start.centres)).float()
         with encoder.loaded(model, training=True) as resident:
             x = resident.placed(x)
             clusters = _Clusters(*(resident.placed(part) for part in (start.centres, start.labels, sizes)))
-            optimizer = adam_for(resident, self.learning_rate)
+            optimizer = adam_for(resident, 1e-3)
             for _ in range(self.epochs * passes):
                 for rows in resident.placed(torch.randperm(len(x), generator=rng)).split(self.batch_size):
                     self._step(resident, optimizer, x[rows], rows, clusters)
@@ -246,7 +241,7 @@ class DeepClustering:
         codes = module.encoder(x)
         cluster_loss = (codes - clusters.centroids[clusters.labels[rows]]).square().sum(1)
         error = (module.decoder(codes) - x).square().flatten(1).sum(1)
-        (error + self.weight / 2 * cluster_loss).mean().backward()
+        (error + 0.05 / 2 * cluster_loss).mean().backward()
         optimizer.step()
         with torch.no_grad():
             clusters.assign(rows, module.encoder(x))

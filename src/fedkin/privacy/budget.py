@@ -100,11 +100,8 @@ def released(
     noise, and the ``budget`` of the run as mu of Gaussian differential privacy; no later release can raise the first.
     """
     noise, name = noise_for(client.noise, exact)
-    return (
-        add_noise(exact, sensitivity, payload["deviation"], noise)
-        if charged(client, name, sensitivity, payload)
-        else None
-    )
+    may = charged(client, name, sensitivity, payload)
+    return add_noise(exact, sensitivity, payload["deviation"], noise) if may else None
 
 
 def released_of_block(
@@ -113,12 +110,8 @@ def released_of_block(
     """Do `released` for many clients, of sums ``(clients, ...)``; those that send nothing are `Block.declined`."""
     rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
     clients = [Client(int(block.ids[place]), x, state=block.state.of(place)) for place, x in enumerate(block.x)]
-    sends = torch.tensor(
-        [
-            charged(client, noise_for(rng, [])[1], sensitivity, payload)
-            for client, rng in zip(clients, rngs, strict=True)
-        ]
-    )
+    names = [noise_for(rng, [])[1] for rng in rngs]
+    sends = torch.tensor([charged(*each, sensitivity, payload) for each in zip(clients, names, strict=True)])
     block.declined = ~sends
     places = sends.nonzero()[:, 0]
     for name in (NAMES, SPENT, BUDGET) if len(places) else ():

@@ -78,9 +78,7 @@ class PPFCGANMethod(SyntheticMethod):
         return len(state.centroids) > 0
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
-        training = DeepClustering(
-            self.pretrain_epochs, self.cluster_epochs, 0.05, min_steps=self.min_steps, learning_rate=1e-3
-        )
+        training = DeepClustering(self.pretrain_epochs, self.cluster_epochs, self.min_steps)
         model, centroids = training.fit(self._encoder(state), x, self.n_clusters, fed.rng("grouping"))
         return {"encoder": model, "centroids": centroids}
 
