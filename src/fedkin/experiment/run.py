@@ -171,7 +171,7 @@ def open_federation(config: Config, folder: Path, progress: Callback) -> Iterato
         if config.simulation.engine != "flower":
             yield population, local_federation(config, population.clients, progress, **common)
             return
-        check_machine(config)
+        require("Engine 'flower'", "flwr ray", "flower")
         from fedkin.engines.flower_engine import importing_flower
 
         with importing_flower():
@@ -278,6 +278,7 @@ class Run(ExperimentRunner):
         callbacks: Sequence[Callback] = (),
     ) -> None:
         self.folder, self.began = folder, time.perf_counter()
+        _connect(config, population, fed)
         self.checkpoint = run_folder.load_checkpoint(folder / run_folder.CHECKPOINT)
         self.numbers: Numbers | None = None
         self.earlier: Earlier | None = None
@@ -288,7 +289,6 @@ class Run(ExperimentRunner):
             has_ended = self.checkpoint is not None and self.checkpoint["state"]["finished"]
             self.numbers = written_numbers(folder) if has_ended else None
             self.earlier = None if self.numbers else earlier_of(Path(config.evaluation.like).expanduser())
-        _connect(config, population, fed)
         if self.checkpoint is None:
             preparation = _prepare_clients(config, population, fed, progress)
         else:

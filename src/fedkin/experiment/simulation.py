@@ -57,11 +57,11 @@ def simulated(config: Config, population: Population, folder: Path, **common: An
     count, workers = len(population.clients), config.device.workers
     app = client_app(_Clients(json.dumps(config.tables), folder.resolve()), lambda *_: None)  # the run writes results
     with simulated_grid(app, count, min(cores() if workers == "auto" else workers, count)) as grid:
-        roster = Roster(grid)
-        roster.gather(count, config.federation.patience)
         memories = {client.id: folder / CLIENT_FOLDERS / str(client.id) / _RUN for client in population.clients}
         clients = {client.id: client for client in population.clients}
         watched = WatchedSites(clients, memories, restore_preparation)
+        roster = Roster(grid)
+        roster.gather(count, config.federation.patience)
         yield FlowerFederation(
             roster, _RUN, config.seed, config.federation.timeout, population.classes, watched, **common
         )
