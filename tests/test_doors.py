@@ -1,6 +1,7 @@
 """The command line, `fit` and nodes of Flower find the same clusters, and the same clients missing."""
 
 import json
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,9 +19,10 @@ from fedkin.core import Payload, Task
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.estimator import Estimator
 from fedkin.experiment import registry
-from fedkin.experiment.run_folder import load_found
+from fedkin.experiment.run_folder import RunFiles, load_found
 from nodes import Nodes
 from shell import fedkin
+from toy_runs import files
 
 NAMES = sorted(registry.METHODS)
 BEFORE = [("ccfc", 1), ("fedavg", 1), ("fedavg", 2), ("kfed", 1), ("kfed", 2)]
@@ -86,6 +88,24 @@ def test_every_door_finds_the_same(name: str, clients: dict[str, Any], monkeypat
     Path("run").rename("local")
     monkeypatch.setattr("fedkin.experiment.simulation.simulated_grid", grid_here)
     assert by_command_line(name, "--set", "simulation.engine=flower") == fitted
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fedkin.FedkinWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_killed_after_any_step_a_run_ends_as_it_would_have(name: str, clients: dict[str, Any]) -> None:
+    write, killed = RunFiles.checkpoint, list[Path]()
+
+    def checkpoint(run: RunFiles, *written: Any) -> None:
+        write(run, *written)
+        killed.append(shutil.copytree(run.folder, Path(f"killed-{len(killed)}")))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RunFiles, "checkpoint", checkpoint)
+        by_command_line(name)
+    for folder in killed:
+        assert fedkin("resume", str(folder), "-q") == 0
+        assert files(folder) == files(Path("run")), folder
 
 
 @pytest.mark.parametrize("column", ["label", "class", "target", "y", "Target"])

@@ -53,10 +53,7 @@ def is_used(ask: Callable[[Path], object], folder: Path) -> bool:
     return True
 
 
-USED: dict[Callable[[Path], object], set[str]] = {
-    resume: {CONFIG, RECORDS, CHECKPOINT},
-    ask_predict: set(RESULTS),
-}
+USED: dict[Callable[[Path], object], set[str]] = {resume: {CONFIG, RECORDS, CHECKPOINT}, ask_predict: set(RESULTS)}
 """What is refused if a byte of it is another; what is not used, or written again, does not matter."""
 
 

@@ -76,15 +76,7 @@ def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path
     assert files(folder) == files(straight)
 
 
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("simulation.drop_rate=0.1", "'simulation.drop_rate' is for the local engine"),
-        ("device.chunk=3", "'device.chunk' is for the local engine"),
-        ("simulation.failures=[[1, 1]]", "'simulation.failures' is for the local engine"),
-    ],
-)
-def test_what_only_the_local_engine_does_is_refused_and_leaves_nothing(tmp_path: Path, option: str, words: str) -> None:
-    with pytest.raises(FedkinError, match=words):
-        run(tmp_path / "run", "flower", option)
+def test_what_only_the_local_engine_does_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=r"'device\.chunk' is for the local engine"):
+        run(tmp_path / "run", "flower", "device.chunk=3")
     assert not (tmp_path / "run").exists()
