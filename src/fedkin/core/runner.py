@@ -373,12 +373,8 @@ def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whos
 
 def predicted_memberships(method: Any, result: Mapping[str, Any], x: Tensor) -> Tensor | None:
     """Return the memberships of samples in each cluster, float32 ``(n, n_clusters)``; ``None`` if clusters are hard."""
-    return columns_by_number(result, method.memberships(result, x))
-
-
-def columns_by_number(result: Mapping[str, Any], memberships: Tensor | None) -> Tensor | None:
-    """Return memberships ``(n, k)`` with a column for each number of a cluster; numbers that none has are 0."""
-    if memberships is None or NUMBERS not in result:
+    memberships: Tensor | None = method.memberships(result, x)
+    if memberships is None or NUMBERS not in result:  # else a column for each number; those that no cluster has are 0
         return memberships
     return in_places(memberships, result[NUMBERS], int(result["n_clusters"]), 1)
 

@@ -1,22 +1,28 @@
-"""Flower client app of a site, which does tasks on the data named in the site's own file."""
+"""Flower client app of a site: its file, its policy beside it and what that would refuse, and the results it keeps."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
-from fedkin.core import Payload
+from fedkin.core import Client, Payload, Task
 from fedkin.core.device import device_named
-from fedkin.core.errors import FedkinError, listing
-from fedkin.core.files import write_atomically
+from fedkin.core.errors import FedkinError, RefusalError, listing
+from fedkin.core.files import read_tables, write_atomically
+from fedkin.core.method import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.inputs import note_on_texts
 from fedkin.data.names import HUB, expanded
@@ -27,8 +33,10 @@ from fedkin.data.schema import id_texts
 from fedkin.data.sources import load
 from fedkin.data.tables import frame_to_dataset
 from fedkin.engines.flower_engine.messages import client_app as answering
-from fedkin.engines.site import Request, Site
+from fedkin.engines.local import LocalFederation
+from fedkin.engines.site import SUMS, Policy, Request, Site, refusal_by
 from fedkin.experiment.config import ColumnOptions, Config, encoder_named
+from fedkin.experiment.registry import target_of
 from fedkin.privacy.budget import Account
 from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.client_tasks import public_keys
@@ -36,24 +44,8 @@ from fedkin.secure_aggregation.client_tasks import public_keys
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from importlib import import_module
-from types import ModuleType
-from typing import Any, TypeVar
+# A site's policy, and what it would refuse of an experiment.
 
-from pydantic import BaseModel, ValidationError
-
-from fedkin.core import Client, Task
-from fedkin.core.errors import RefusalError
-from fedkin.core.files import read_tables
-from fedkin.core.method import validation_sentence
-from fedkin.data.preparation import prepare
-from fedkin.engines.local import LocalFederation
-from fedkin.engines.site import SUMS, Policy, refusal_by
-from fedkin.experiment.registry import target_of
-from fedkin.secure_aggregation.sums import secure
 
 POLICY = "policy.toml"
 M = TypeVar("M", bound=BaseModel)
@@ -165,11 +157,10 @@ def refused(site: Site, config: Config) -> list[str]:
     except RefusalError as error:
         return [str(error)]
     fed = _Rehearsal(site, max(3, config.federation.sites or len(config.federation.listed)), config.seed)
-    if config.federation.secure_sums:
-        secure(fed, config.method)
+    from fedkin.experiment.disclosure import rehearse  # every message starts a process, which needs it not
+
     try:
-        prepare(fed, config.data.table.of(config.method))
-        config.method.step(fed, config.method.init(fed))
+        rehearse(config, fed, steps=1)
     except FedkinError as error:
         raise FedkinError(f"The experiment cannot be rehearsed on this site's data: {error}") from error
     return [f"{sentence} First in task '{task}'." for sentence, task in fed.refusals.items()]
@@ -183,6 +174,9 @@ def policy_lines(site: Site, config: Config | None) -> list[str]:
         return lines
     nothing = f"The site refuses nothing of the preparation and first step of '{config.method_name}'."
     return [*lines, *(refused(site, config) or [nothing])]
+
+
+# A site's file, and its app.
 
 
 KEY = "site.key"

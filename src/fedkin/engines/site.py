@@ -1,4 +1,4 @@
-"""Site of a federation: its data, its private folder, and how it runs tasks; independent of the transport."""
+"""Site of a federation: its policy, data and private folder, and how it runs tasks; independent of the transport."""
 
 from __future__ import annotations
 
@@ -103,6 +103,9 @@ class Policy(BaseModel):
 def refusal_by(rule: str) -> RefusalError:
     """Return the error of a site whose rule of this name forbids something."""
     return RefusalError(f"The site's policy refuses this: {rule}.", public=True)
+
+
+# What a site is asked, and what it remembers.
 
 
 @dataclass(frozen=True)

@@ -356,24 +356,20 @@ class Roster:
                     )
                 if self.listed.get(member.name, "") not in ("", key):
                     raise FedkinError(f"Site '{member.name}' has another key than 'federation.keys' lists for it.")
-                self.admit(member)
+                if (reason := self._objection(member)) is not None:
+                    raise FedkinError(reason)
+                self.members[member.name] = member
                 came.append(member)
             except FedkinError as error:
                 self._refuse(str(error), named)
         return came
 
-    def admit(self, member: Member) -> None:
-        """Add a site to the members, or update its node.
-
-        Raises FedkinError if its name is another site's, its node, folder or key has a seat under another name, it has
-        other data than before, or the run began without it.
-        """
-        if (reason := self._objection(member)) is not None:
-            raise FedkinError(reason)
-        self.members[member.name] = member
-
     def _objection(self, member: Member) -> str | None:
-        """Return why a site does not get the seat of its name; ``None`` if it does."""
+        """Return why a site does not get the seat of its name; ``None`` if it does.
+
+        That is if its name is another site's, its node, folder or key has a seat under another name, it has other data
+        than before, or the run began without it.
+        """
         name, before = member.name, self.members.get(member.name)
         identities = self.known | {peer.name: peer.identity for peer in self.members.values()}
         keys = self.keys | {peer.name: peer.key for peer in self.members.values() if peer.key}
