@@ -26,7 +26,7 @@ from fedkin.data.inputs import ClientFiles
 from fedkin.experiment.config import load_config
 from fedkin.studies.cells import run_cell
 from fedkin.studies.question import Candidate
-from fedkin.studies.ranking import CHANCE, best_numbers, recommend, score_of
+from fedkin.studies.ranking import CHANCE, Score, best_numbers, recommend
 from sources import add, known_cells
 
 SKLEARN = {"wine": load_wine, "iris": load_iris, "breast-cancer": load_breast_cancer}
@@ -74,12 +74,12 @@ def judged(table: str, seed: int) -> dict[str, object]:
         config = load_config(candidate.method, ["simulation.scenario=files", "data.source=table", *settings])
         run = run_cell(config, population, Callback())
         ari = adjusted_rand(classes, np.array(run.labels))
-        scores.append(score_of(candidate, [replace(run, metrics={"ari": ari})]))
+        scores.append(Score(candidate.method, candidate.number, (replace(run, metrics={"ari": ari}),)))
     choice = recommend(list(best_numbers(scores).values()))
     best = max(scores, key=lambda score: score.measures["ari"])
     taken = choice.score.measures["ari"] if choice else 0.0
     return {
-        "recommended": choice.score.candidate.name if choice else "",
+        "recommended": choice.score.name if choice else "",
         # As `Comparison.confident` is with one seed: decided, better than chance, and more than one cluster is found.
         "confident": bool(
             choice and not choice.undecided and choice.score.value > CHANCE and scores[0].clusters[0] > 1

@@ -10,7 +10,7 @@ from fedkin.data.inputs import ClientFiles
 from fedkin.experiment.config import load_config
 from fedkin.studies.cells import CellResult, run_cell
 from fedkin.studies.question import Candidate, methods_of, question_of
-from fedkin.studies.ranking import Score, best_numbers, recommend, score_of
+from fedkin.studies.ranking import Score, best_numbers, recommend
 from site_files import sites
 
 
@@ -51,7 +51,9 @@ THREE, TWO, SIX = [0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]
 
 def of_samples(candidate: Candidate, again: list[float], labels: list[int] = THREE) -> Score:
     number = len(set(labels))
-    return score_of(candidate, [CellResult({}, number, value, labels, 1000) for value in again])
+    return Score(
+        candidate.method, candidate.number, tuple(CellResult({}, number, value, labels, 1000) for value in again)
+    )
 
 
 def taken(*scores: Score) -> str:

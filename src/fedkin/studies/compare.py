@@ -35,7 +35,7 @@ from fedkin.report.page import write_page
 from fedkin.studies.cells import CellResult, run_cell
 from fedkin.studies.comparison import IN_MEMORY, JSON, PAGE, WINNER, Comparison
 from fedkin.studies.question import Candidate, Question, method_named, question_of
-from fedkin.studies.ranking import Score, best_numbers, best_of, score_of
+from fedkin.studies.ranking import Score, best_numbers, best_of
 
 
 @checked_keywords
@@ -221,7 +221,7 @@ class Schedule:
             (candidate, [result for result in results if isinstance(result, CellResult)])
             for candidate, results in self.tried.items()
         )
-        return [score_of(candidate, results) for candidate, results in finished if results]
+        return [Score(each.method, each.number, tuple(results)) for each, results in finished if results]
 
     def best(self) -> dict[str, Score]:
         """Return for each method that has a finished run the score with the best number of clusters."""

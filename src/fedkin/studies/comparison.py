@@ -85,7 +85,7 @@ class Comparison:
     @property
     def as_good(self) -> tuple[str, ...]:
         """Methods, with their number of clusters if given, that cannot be told from the recommended one."""
-        return tuple(score.candidate.name for score in self.choice.as_good) if self.choice else ()
+        return tuple(score.name for score in self.choice.as_good) if self.choice else ()
 
     @property
     def undecided(self) -> bool:
@@ -118,7 +118,7 @@ class Comparison:
                 f"pieces of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters."
             )
         if self.undecided:
-            different = join_words([score.candidate.name for score in self.choice.undecided])
+            different = join_words([score.name for score in self.choice.undecided])
             texts.append(f"Undecided: halves do not tell it from {different}, whose clusters differ; look at both.")
         if len(score.results) < self.seeds:
             texts.append(f"Only {len(score.results)} of {self.seeds} runs finished; give a larger budget.")
@@ -152,7 +152,7 @@ class Comparison:
         if self.choice is None:
             return ()
         if self.question.data == IN_MEMORY:
-            options = self.choice.score.candidate.settings(self.question.settings)
+            options = self.choice.score.settings(self.question.settings)
             name = method_named(options.pop("name")).__name__.removesuffix("Method")
             keywords = ", ".join(f"{key}={value!r}" for key, value in options.items())
             return (f"fedkin.{name}({keywords}).fit(clients)",) if name in import_module("fedkin").__all__ else ()

@@ -25,14 +25,6 @@ def method_named(name: str) -> type[Method[Any]]:
     return registry.resolve("method", name)
 
 
-def role_of(name: str) -> Role:
-    """Return the role of a method; only those of no particular role are recommended."""
-    traits = method_named(name).traits
-    if traits.moves_data:
-        return "centralised"
-    return "synthetic" if traits.copies_data else ""
-
-
 @dataclass(frozen=True, order=True)
 class Candidate:
     """Candidate of a comparison: a method, and the number of clusters it is given, if any."""
@@ -44,6 +36,12 @@ class Candidate:
     def name(self) -> str:
         """Name of the method, with the number of clusters it is given."""
         return self.method if self.number is None else f"{self.method}, {self.number} clusters"
+
+    @property
+    def role(self) -> Role:
+        """Role of the method; only those of no particular role are recommended."""
+        traits = method_named(self.method).traits
+        return "centralised" if traits.moves_data else "synthetic" if traits.copies_data else ""
 
     @property
     def is_cheap(self) -> bool:

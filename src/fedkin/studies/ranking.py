@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from statistics import mean, stdev
@@ -14,7 +14,7 @@ import numpy as np
 
 from fedkin.clustering.metrics import Labels
 from fedkin.studies.cells import CellResult, agreement
-from fedkin.studies.question import Candidate, Role, role_of
+from fedkin.studies.question import Candidate
 
 SAME, ALIKE = 0.9, 0.7  # agreement (ARI) from which on two partitions are called the same, and much the same
 CHANCE = 0.6  # to which pieces of a single cloud are found again, too (normal and log-normal ones of 600 rows)
@@ -23,27 +23,42 @@ TRUTH = ("ari", "nmi", "pooled_accuracy")
 
 
 @dataclass(frozen=True)
-class Score:
-    """Row of a comparison: what the finished runs of a method, in order of seed, came to.
+class Score(Candidate):
+    """Row of a comparison: a candidate, and what its finished runs, in order of seed, came to.
 
-    `number` is the number of clusters it was given. Centralised methods move the data and synthetic ones copies; these
-    are not recommended. `measures` are means over runs: ``found_again``, ``stability``, and agreement with the truth,
-    if there is one; `deviations` their standard deviations, empty with a single run. `remark` says why no run has
+    `number` is the number of clusters it was given. `measures` are means over runs: ``found_again``, ``stability``, and
+    agreement with the truth, if there is one; `deviations` their standard deviations. `remark` says why no run has
     finished.
     """
 
-    method: str
-    number: int | None = None
-    role: Role = ""
     results: tuple[CellResult, ...] = field(default=(), repr=False)
-    measures: dict[str, float] = field(default_factory=dict)
-    deviations: dict[str, float] = field(default_factory=dict)
     remark: str = ""
 
     @property
     def candidate(self) -> Candidate:
         """The method with the number of clusters it was given."""
         return Candidate(self.method, self.number)
+
+    @cached_property
+    def by_run(self) -> dict[str, list[float]]:
+        """Numbers of each run: ``found_again``, and those of its agreement with the truth that all runs have."""
+        by_run: dict[str, list[Any]] = {"found_again": [result.again for result in self.results]}
+        by_run |= {name: [result.metrics.get(name) for result in self.results] for name in TRUTH}
+        return {name: values for name, values in by_run.items() if values and None not in values}
+
+    @cached_property
+    def measures(self) -> dict[str, float]:
+        """Means over runs; of several runs also their stability, the mean agreement of two."""
+        measures = {name: mean(values) for name, values in self.by_run.items()}
+        if len(self.results) > 1:
+            pairs = combinations(self.labels, 2)
+            measures["stability"] = mean(agreement(first, second, single=1.0) for first, second in pairs)
+        return measures
+
+    @property
+    def deviations(self) -> dict[str, float]:
+        """Standard deviations over runs, empty with a single one."""
+        return {name: stdev(values) for name, values in self.by_run.items() if len(values) > 1}
 
     @property
     def clusters(self) -> tuple[int, ...]:
@@ -80,25 +95,6 @@ class Score:
         return self.measures.get("found_again", -math.inf)
 
 
-def score_of(candidate: Candidate, results: Sequence[CellResult]) -> Score:
-    """Score a candidate by its finished runs, at least one."""
-    by_run: dict[str, list[Any]] = {"found_again": [result.again for result in results]}
-    by_run |= {name: [result.metrics.get(name) for result in results] for name in TRUTH}
-    complete = {name: values for name, values in by_run.items() if None not in values}
-    score = Score(
-        candidate.method,
-        candidate.number,
-        role_of(candidate.method),
-        tuple(results),
-        {name: mean(values) for name, values in complete.items()},
-        {name: stdev(values) for name, values in complete.items() if len(results) > 1},
-    )
-    if len(results) > 1:
-        pairs = combinations(score.labels, 2)
-        score.measures["stability"] = mean(agreement(first, second, single=1.0) for first, second in pairs)
-    return score
-
-
 @dataclass(frozen=True)
 class Choice:
     """Recommended method, with the facts that decided.
@@ -119,7 +115,7 @@ def best_numbers(scores: Sequence[Score], is_known: bool = False) -> dict[str, S
     best: dict[str, Score] = {}
     for method in dict.fromkeys(score.method for score in scores):
         numbers = sorted((score for score in scores if score.method == method), key=lambda score: score.number or 0)
-        first = [score_of(score.candidate, score.results[:1]) for score in numbers]
+        first = [replace(score, results=score.results[:1]) for score in numbers]
         best[method] = numbers[first.index(best_of(first, is_known))]
     return best
 

@@ -150,22 +150,21 @@ def test_forgetting_leaves_the_distribution_of_a_run_without_the_samples():
         assert afterwards[pair] == pytest.approx(count, abs=4 * (2 * count) ** 0.5 + 5)
 
 
-def test_samples_and_clients_are_forgotten_with_a_certificate():
+def test_samples_are_forgotten_with_a_certificate():
     people, _ = mufc_planted()
     method = MUFCMethod(n_clusters=4)
     fed, state, _ = run(method, people)
-    state, certificate = method.unlearned(fed, state, {1: torch.tensor([0, 1, 2]), 3: None})
+    state, certificate = method.unlearned(fed, state, {1: torch.tensor([0, 1, 2])})
     assert certificate["request"] == 1
-    assert certificate["samples"] == 3 * 30 - 3
-    assert certificate["clients"]["3"] == {"rows": None, "kept": 0, "drawn": 0}
+    assert certificate["samples"] == 4 * 30 - 3
     assert certificate["clients"]["1"]["rows"] == 3
-    assert state.owners.unique().tolist() == [0, 1, 2]
+    assert state.owners.unique().tolist() == [0, 1, 2, 3]
     assert people[1].state["clusters"][:3].tolist() == [FORGOTTEN] * 3
     assert int(people[1].state["clusters"][3:].min()) >= 0
     state, certificate = method.unlearned(fed, state, {1: torch.arange(3, 30)})
-    assert state.owners.unique().tolist() == [0, 2]
+    assert state.owners.unique().tolist() == [0, 2, 3]
     assert certificate["request"] == 2
     with pytest.raises(FedkinError, match="Nothing would be left"):
-        method.unlearned(fed, state, {0: None, 2: None})
+        method.unlearned(fed, state, {client: torch.arange(30) for client in (0, 2, 3)})
     with pytest.raises(FedkinError, match="has no part in the clusters"):
-        method.unlearned(fed, state, {3: None})
+        method.unlearned(fed, state, {1: torch.arange(30)})

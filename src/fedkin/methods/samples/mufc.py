@@ -19,7 +19,6 @@ from fedkin.clustering.k_means import k_means_of_centres
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.client_array import Block, PerClient, single
-from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Values
 from fedkin.core.replies import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.features.extractors import cached_features, extract
@@ -144,35 +143,32 @@ class MUFCMethod(CentroidMethod):
         return one_round_of_points(self, fed, state, draw_centroids, self.payload(state), cluster)
 
     def unlearned(
-        self, fed: Federation, state: MUFCState, rows: Mapping[int, Tensor | None]
+        self, fed: Federation, state: MUFCState, rows: Mapping[int, Tensor]
     ) -> tuple[MUFCState, dict[str, Any]]:
-        """Forget samples, or all of a client's; cluster the rest, and send all clients the new clusters.
+        """Forget samples, cluster the rest, and send all clients the new clusters.
 
         The result has the distribution of a run without these samples, given how samples were prepared: scaling is not
         computed anew. Raises FedkinError if a client took no part, does not reply, or has no such row; or if nothing
         would be left.
 
-        `state` is that of a finished run. `rows` are by client those of its samples to forget, int64 ``(m,)``; ``None``
-        for the whole client, which is not asked for anything. Return the state and a certificate: ``clients``, by
-        client as text, ``rows`` forgotten (``None``: all), and the numbers of centroids ``kept`` and ``drawn`` anew;
-        ``request``, counted from 1; ``samples``, the number left at all clients.
+        `state` is that of a finished run. `rows` are by client, one or more, those of its samples to forget, int64
+        ``(m,)``. Return the state and a certificate: ``clients``, by client as text, the number of ``rows`` forgotten,
+        and of centroids ``kept`` and ``drawn`` anew; ``request``, counted from 1; ``samples``, the number left at all
+        clients.
         """
         for client in rows.keys() - set(state.owners.tolist()):
             raise FedkinError(f"{fed.client_label(client)} has no part in the clusters, so there is nothing to forget.")
-        payload = self.payload(state)
-        payloads = {client: {**payload, "rows": part} for client, part in rows.items() if part is not None}
-        expected = {"centres": reals("points", state.width)}
-        replies = fed.ask_again(forget, payloads, FINAL_ATTEMPTS, expected) if payloads else Replies({}, {})
+        payloads = {client: {**self.payload(state), "rows": part} for client, part in rows.items()}
+        replies = fed.ask_again(forget, payloads, FINAL_ATTEMPTS, {"centres": reals("points", state.width)})
         for client, reason in replies.missing.items():
             raise FedkinError(f"{fed.client_label(client)} has not forgotten its rows ({reason}); nothing is changed.")
         left = ~torch.isin(state.owners, torch.tensor(list(rows), dtype=torch.int64))
-        sent = {name: part[left] for name, part in points_of(state).items()}
-        sent = with_replies(sent, replies) if replies else sent
-        certificates: dict[str, Any] = {str(client): {"rows": None, "kept": 0, "drawn": 0} for client in rows}
+        sent = with_replies({name: part[left] for name, part in points_of(state).items()}, replies)
+        certificates: dict[str, Any] = {}
         for client, reply in replies.items():
             kept = min(reply["kept"], int((state.owners == client).sum()))
             drawn = max(0, len(reply["centres"]) - kept)
-            certificates[str(client)] = {"rows": len(payloads[client]["rows"]), "kept": kept, "drawn": drawn}
+            certificates[str(client)] = {"rows": len(rows[client]), "kept": kept, "drawn": drawn}
         if not len(sent["points"]):
             raise FedkinError("Nothing would be left to cluster.")
         centroids = self._centroids(fed, state.features, sent["points"], sent["sizes"])
