@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 
 from fedkin.cli import app
-from fedkin.cli.help_pages import SECTIONS
+from fedkin.cli.app import SECTIONS
 from fedkin.core.method import Option, options_of
 from fedkin.experiment import config, registry
 from fedkin.experiment.config import FROM_DATA

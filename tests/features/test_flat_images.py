@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 import fedkin
-from fedkin.features.flat_images import are_flat_images
+from fedkin.features.gradients import are_flat_images
 from fedkin.report.measures import method_remarks
 
 PIXELS, DIGITS = load_digits(return_X_y=True)

@@ -17,7 +17,7 @@ import app_nodes
 from fedkin.core import FedkinError
 from fedkin.core.replies import failure_kind
 from fedkin.flower.array_layout import ArrayLayout, registered_model
-from fedkin.flower.nodes import exchange
+from fedkin.flower.grid_federation import exchange
 from fedkin.nn.modules import Classifier
 from fedkin.nn.resident import vector_of
 

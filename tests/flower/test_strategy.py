@@ -14,7 +14,7 @@ from app_runs import CLUSTERS, grid, network, start
 from fedkin import flower
 from fedkin.core import FedkinError
 from fedkin.flower import ClusterResult
-from fedkin.flower.nodes import NodeAssignment
+from fedkin.flower.grid_federation import NodeAssignment
 from fedkin.nn.modules import Classifier
 
 

@@ -11,8 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.dense import DenseResident, is_dense
-from fedkin.nn.resident import Resident, vector_of
+from fedkin.nn.resident import DenseResident, Resident, is_dense, vector_of
 
 
 def dense(widths, flatten=True):

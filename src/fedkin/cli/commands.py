@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedkin.cli.app import app, interruptible, show
-from fedkin.cli.help_pages import (
+from fedkin.cli.app import (
     COUNT,
     DATA,
     METHOD,
@@ -26,11 +25,13 @@ from fedkin.cli.help_pages import (
     SCENARIO,
     Group,
     Name,
+    app,
     argument,
     as_json,
     computing_on,
     device,
     flag,
+    interruptible,
     option,
     out,
     quiet,
@@ -38,6 +39,7 @@ from fedkin.cli.help_pages import (
     run_folder,
     run_folders,
     settings,
+    show,
 )
 from fedkin.core.errors import FILE, NEW_ROWS, FedkinError, at_door, toml_text, unknown_name
 from fedkin.data.names import check_source

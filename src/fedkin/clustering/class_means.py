@@ -17,8 +17,18 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Tensor
 
 from fedkin.clustering.matching import renumbered
-from fedkin.clustering.tree_cuts import MARGIN, OWN_VARIANCE, Clustering, reported
-from fedkin.clustering.ward import Floats, Integers, joined, refined, top_height, ward_tree
+from fedkin.clustering.tree_cuts import (
+    MARGIN,
+    OWN_VARIANCE,
+    Clustering,
+    Floats,
+    Integers,
+    joined,
+    refined,
+    reported,
+    top_height,
+    ward_tree,
+)
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 

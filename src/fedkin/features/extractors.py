@@ -14,8 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.tasks import named_object
 from fedkin.features.encoders import is_encoder
-from fedkin.features.flat_images import flat_gradients
-from fedkin.features.gradients import MIN_SIDE, gradients
+from fedkin.features.gradients import MIN_SIDE, flat_gradients, gradients
 
 Extractor = Callable[[Tensor], Any]
 """Maps samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``, each sample to a row of its own."""

@@ -7,7 +7,7 @@ tasks over Flower is in `fedkin.engines.flower_engine`.
 from fedkin.engines.flower_engine import importing_flower
 
 with importing_flower():
-    from fedkin.flower.nodes import report_name
+    from fedkin.flower.grid_federation import report_name
     from fedkin.flower.result import ClusterResult
     from fedkin.flower.strategies import (
         CLoVEStrategy,

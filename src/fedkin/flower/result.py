@@ -14,7 +14,7 @@ from safetensors.numpy import save
 
 from fedkin.core.files import write_atomically
 from fedkin.core.runner import RecordLine
-from fedkin.flower.nodes import Name
+from fedkin.flower.grid_federation import Name
 from fedkin.report.figures import Figure
 from fedkin.report.page import write_page
 from fedkin.report.run_page import page_of_rounds

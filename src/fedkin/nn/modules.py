@@ -15,9 +15,8 @@ from fedkin.core.errors import FedkinError, in_short, unknown_name
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, is_name, is_shape
 from fedkin.core.tasks import named_object
 from fedkin.nn import networks
-from fedkin.nn.dense import DenseResident, is_dense
 from fedkin.nn.networks import resnet, with_own_dropout
-from fedkin.nn.resident import Architecture, Resident
+from fedkin.nn.resident import Architecture, DenseResident, Resident, is_dense
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """``factory(shape, classes)``: a new module that turns float32 ``(n, *shape)`` into logits ``(n, classes)``."""

@@ -17,8 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.clustering.cell_splitting import CellMoments, cell_deviations, cell_scatter, scatter_pairs, split_cells
-from fedkin.clustering.micro_clusters import merged_nodes
+from fedkin.clustering.micro_clusters import (
+    CellMoments,
+    cell_deviations,
+    cell_scatter,
+    merged_nodes,
+    scatter_pairs,
+    split_cells,
+)
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task

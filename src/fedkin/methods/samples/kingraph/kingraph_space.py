@@ -35,7 +35,7 @@ from fedkin.data.described_rows import remember_rows
 from fedkin.data.preparation import UNKNOWN, blocks_of, blocks_of_sets, common_blocks
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import drop, extract, kept_or_computed
-from fedkin.features.flat_images import all_flat_images, are_flat_images, flat_images_of_sets
+from fedkin.features.gradients import all_flat_images, are_flat_images, flat_images_of_sets
 from fedkin.features.pca import Components, FeatureMoments, components, random_projection, width_kept
 from fedkin.features.shared_variation import shared_basis, unexplained_covariance
 from fedkin.methods.samples.private_releases import send_shape
