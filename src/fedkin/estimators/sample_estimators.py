@@ -634,15 +634,10 @@ class KinGraph(SampleClusterer, method="kin-graph"):
             records = [record for record in cut.records_ if record["phase"] != "refinement"]  # a cut has no head
             before = {name: value for name, value in records[-1].items() if name not in ("note", "warning")}
             cut.records_ = [*records[:-1], {**before, **values}]
-            votes = [
-                None if i in cut._absent
-                else nodes_of_samples(Client(i, torch.zeros(len(y), 0), state=cut._private[i]), cut._state.own)
-                for i, y in enumerate(cut.labels_)
-            ]  # fmt: skip
-            labels = [
-                y if each is None else counted(each, cut.result_).numpy()
-                for each, y in zip(votes, cut.labels_, strict=True)
-            ]
+            labels = list(cut.labels_)
+            for i in set(range(len(labels))) - cut._absent:
+                client = Client(i, torch.zeros(len(labels[i]), 0), state=cut._private[i])
+                labels[i] = counted(nodes_of_samples(client, cut._state.own), cut.result_).numpy()
             cut._profile, cut._confidence = None, [None for _ in cut.labels_]
             cut._number(labels, [])
         return cut

@@ -165,16 +165,14 @@ def on_grid(numbers: Tensor) -> Tensor:
 
 
 def sum_products(batches: Iterable[Tensor], width: int) -> Tensor:
-    """Return the exact sum of outer products of `clipped` rows, in batches: float64 ``(width, width)``."""
+    """Return the exact sum of outer products of `clipped` rows ``(n, width)``, in batches: float64 ``(width, width)``.
+
+    Rows of several clients are ``(clients, n, width)``, and so many are the sums.
+    """
     total = torch.zeros(width, width, dtype=torch.int64)
     for rows in batches:
-        total += (rows.T @ rows * _GRID**2).long()
+        total = total + (rows.mT @ rows * _GRID**2).long()
     return total.double() / _GRID**2
-
-
-def sum_products_of_sets(rows: Tensor) -> Tensor:
-    """Do `sum_products` of several clients' rows ``(clients, n, width)``: float64 ``(clients, width, width)``."""
-    return (rows.mT @ rows * _GRID**2).long().double() / _GRID**2
 
 
 def place(rows: Tensor, directions: Tensor) -> Tensor:

@@ -42,7 +42,6 @@ from fedkin.privacy.budget import (
     released,
     released_of_block,
     sum_products,
-    sum_products_of_sets,
 )
 from fedkin.privacy.gaussian import gaussian_mu
 
@@ -264,7 +263,7 @@ def send_products(client: Client, payload: Payload) -> Payload:
 def _pool_products(block: Block, payload: Payload) -> Payload:
     width = payload["width"]
     rows, columns = torch.tril_indices(width, width)
-    products = sum_products_of_sets(_rows(block, payload))[:, rows, columns] * private.scale_of(width)
+    products = sum_products([_rows(block, payload)], width)[:, rows, columns] * private.scale_of(width)
     (noisy,) = released_of_block(block, [products], 1.0, payload)
     return {"products": private.without_scale(noisy, width).double().sum(0).float()}
 
