@@ -233,7 +233,7 @@ def compare(
 @argument(
     "names", "Such as fedcref/table-6, papers, all, or a .toml file; by default all are listed.", "ENTRY...", nargs=-1
 )
-@option("--scale", "quick, or the paper's own size.", type=click.Choice(["quick", "paper"]), default="quick")
+@option("--scale", "quick, paper for the paper's size, or one of an entry's own.", metavar="NAME", default="quick")
 @option("--seeds", "Number of seeds, instead of the entry's.", "INTEGER", type=COUNT)
 @option("-j --jobs", "Runs at a time; by default one per core.", "INTEGER", type=COUNT)
 @out("Folder for runs and tables; existing runs are reused.", default=Path("reproductions"))

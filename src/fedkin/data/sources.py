@@ -135,13 +135,14 @@ def _embedded(name: str, options: TableOptions) -> Dataset:
 def clients_in_one(
     source: Any, column: str, label: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> list[Dataset]:
-    """Load one file, and return a data set per client, in order of the names in `column`, which is then no feature.
+    """Load one data set, and return one per client, in order of the names in `column`, which is then no feature.
 
-    `source`, `label` and `options` are as for `load`. Raises FedkinError if it cannot be used, is a folder, or has no
-    such column, or if a row has no name of a client.
+    `source`, `label` and `options` are as for `load`. Raises FedkinError if it cannot be used, is a folder with a file
+    per client, or has no such column, or if a row has no name of a client.
     """
-    if not isinstance(source, str | Path) or expanded(str(source)).is_dir():
-        what = f"{source!r} is a folder" if isinstance(source, str | Path) else "each client has its own"
+    path = expanded(str(source)) if isinstance(source, str | Path) else None
+    if path is None or (path.is_dir() and any(ending_of(file) in READ for file in path.iterdir())):
+        what = "each client has its own" if path is None else f"{source!r} is a folder"
         raise FedkinError(f"'simulation.column' is '{column}', and is for one file of all clients; {what}.")
     data = load(str(source), label, cluster=column, options=options)
     if label is None and (features := not_labels([data])):

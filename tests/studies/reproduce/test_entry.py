@@ -46,16 +46,9 @@ def run(tmp_path: Path) -> FinishedRun:
     """Four steps: agreement from the second on, accuracy in the second and the last."""
     metrics = [{}, {"ari": 0.5, "personal_accuracy": 0.8, "kappas": [0.1, None]}, {"ari": 0.25},
                {"ari": 1.0, "personal_accuracy": 0.9, "kappas": [0.3, 0.7]}]  # fmt: skip
-    lines = [
-        {
-            "step": i + 1,
-            "values": {"clusters": i, "finished": True},
-            "metrics": m,
-            "sent": 1e6 * (i + 1),
-            "received": 5e5,
-        }
-        for i, m in enumerate(metrics)
-    ]
+    common = {"received": 5e5}
+    lines = [{"step": i + 1, "values": {"clusters": i, "finished": True}, "metrics": m, "sent": 1e6 * (i + 1), **common}
+             for i, m in enumerate(metrics)]  # fmt: skip
     times = [{"step": i, "seconds": 2.0, "client_seconds": 1.0} for i in range(5)]
     (tmp_path / "config.toml").write_text("")
     (tmp_path / "result.json").write_text("{}")
@@ -112,7 +105,6 @@ def test_rows_are_ranked_column_by_column_with_demsars_critical_difference(metho
     rows = [Result(f"row {i}", f"column {j}", "nmi", Figure(min(i, methods - 2)), None, 3, "", ())
             for i in range(methods) for j in range(14)]  # fmt: skip
     ranks, difference = ranked([*rows, Result("some", "column 3", "nmi", Figure(9.0), None, 3, "", ())])
-    assert ranks == {
-        f"row {i}": methods - i - 0.5 * (i == methods - 2) + 0.5 * (i == methods - 1) for i in range(methods)
-    }
+    shared = {methods - 2: -0.5, methods - 1: 0.5}
+    assert ranks == {f"row {i}": methods - i + shared.get(i, 0) for i in range(methods)}
     assert difference == pytest.approx(q * (methods * (methods + 1) / (6 * 14)) ** 0.5, abs=2e-3)

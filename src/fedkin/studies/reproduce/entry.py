@@ -13,18 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, PositiveInt, ValidationError
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import unknown_name
+from fedkin.core.errors import listing, unknown_name
 from fedkin.core.files import read_tables
 from fedkin.core.method import validation_sentence
 from fedkin.experiment.config import STRICT, flat, load_config
 from fedkin.experiment.registry import DEFAULT_METHOD, file_name, resolve
 
-ScaleName = Literal["quick", "paper"]
+ScaleName = Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+"""``quick``, ``paper``, or one of an entry's own, such as that of rows whose data few have."""
 Settings = dict[str, Any]
 """Keys of an experiment such as ``method.local_epochs``, and their values."""
 
@@ -106,8 +107,8 @@ class RunScale(BaseModel):
 
     Every cell has one run for each of the seeds. `core_seconds` is the measured time of all runs on one core that makes
     100 GFLOP/s of single-precision matrix products. `differs` says how the set-up deviates from the paper's. `set` are
-    settings of all runs, `only` of single rows or columns, by name. By default all rows and columns are run, with the
-    entry's files.
+    settings of all runs, `only` of single rows, columns or cells, by name. By default all rows and columns are run,
+    with the entry's files.
     """
 
     model_config = STRICT
@@ -334,7 +335,7 @@ def plan_of(
     """
     scale = entry.scales.get(scale_name)
     if scale is None:
-        raise FedkinError(f"{request} has no section [scales.{scale_name}], which says how many seeds to run.")
+        raise FedkinError(f"{request} has no [scales.{scale_name}], but {listing(sorted(entry.scales), 8)}.")
     numbers = scale.seeds
     if seeds is not None:
         after = max(numbers) + 1
@@ -350,7 +351,9 @@ def plan_of(
 
 def _run(entry: PaperEntry, scale: RunScale, cell: Cell, seed: int, device: str) -> PlannedRun:
     row, column = cell.row, cell.column
-    only = {**scale.only.get(row.name, {}), **scale.only.get(column.name, {})}
+    only = {
+        key: value for name in (row.name, column.name, cell.name) for key, value in scale.only.get(name, {}).items()
+    }
     settings = {**row.set, **column.set, **scale.set, **only, "seed": seed, "device.workers": 1}
     method = str(settings.get("method.name", entry.run.get("method", {}).get("name", DEFAULT_METHOD)))
     try:
