@@ -90,16 +90,13 @@ def derive_bytes(count: int, seed: int, *path: int | str) -> bytes:
 
 
 @contextmanager
-def seeded_globally(seed: int, accelerators: bool = False) -> Iterator[None]:
-    """Seed torch's global generator for what draws from it, and restore it afterwards.
+def seeded_globally(seed: int) -> Iterator[None]:
+    """Seed torch's global generator of the processor for what draws from it, and restore it afterwards.
 
-    With `accelerators` theirs are seeded, too, and not restored. One thread at a time; not to be entered twice by one.
+    One thread at a time; not to be entered twice by one.
     """
     with _GLOBAL, torch.random.fork_rng(devices=[]):
-        if accelerators:
-            torch.manual_seed(seed)
-        else:
-            torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         yield
 
 
