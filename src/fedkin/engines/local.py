@@ -147,7 +147,7 @@ class LocalFederation(Federation):
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         clients = sorted(payloads)
-        _check(task, payloads)
+        _check(task, payloads.values())
         lost = {i for i in clients if self.is_lost(i)}
         present = [i for i in clients if i not in lost]
         pace = _Pace(self._chunk(task), self.workers)
@@ -182,9 +182,22 @@ class LocalFederation(Federation):
             self.clients.settle()
 
     def in_order(self, work: Callable[[C], R], chunks: Iterator[C]) -> Iterator[tuple[C, R]]:
-        """Yield chunks of clients with what `work` makes of each, in order, as workers come to them."""
+        """Yield chunks of clients with what `work` makes of each, in order; few are computed before they are read."""
+        waiting: deque[tuple[C, Future[R]]] = deque()
         with one_thread() if self.device.type == "cpu" else nullcontext():
-            yield from _in_order(self._pool, work, chunks, ahead=2 * self.workers)
+            try:
+                while True:
+                    waiting.extend(
+                        (chunk, self._pool.submit(copy_context().run, work, chunk))
+                        for chunk in islice(chunks, 2 * self.workers - len(waiting))
+                    )
+                    if not waiting:
+                        return
+                    chunk, future = waiting.popleft()
+                    yield chunk, future.result()
+            finally:
+                # What has begun must end here: it would go on changing clients while they are asked the next time.
+                wait([future for _, future in waiting if not future.cancel()])
 
     def sums(self) -> ClientSums:
         """Return plain sums over the clients present."""
@@ -207,9 +220,9 @@ class LocalFederation(Federation):
         return bool(chance < self.drop_rate)
 
 
-def _check(task: Task, payloads: Mapping[int, Payload]) -> None:
+def _check(task: Task, payloads: Iterable[Payload]) -> None:
     """Check that payloads are what the task takes; a payload that clients share is checked once."""
-    for payload in {id(payload): payload for payload in payloads.values()}.values():
+    for payload in {id(payload): payload for payload in payloads}.values():
         if (reason := task.objection(payload)) is not None:
             raise FedkinError(f"Clients refuse task '{task.name}': {reason}.")
 
@@ -237,25 +250,6 @@ class _Pace:
     def learn(self, count: int, seconds: float) -> None:
         """Adapt the size of chunks to the seconds that a call took for `count` clients."""
         self.size = max(self.fewest, min(self.most, int(count * self.seconds / max(seconds, 1e-6))))
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[C], R], chunks: Iterator[C], ahead: int
-) -> Iterator[tuple[C, R]]:
-    """Yield chunks with their replies in order; at most `ahead` chunks are computed before they are read."""
-    waiting: deque[tuple[C, Future[R]]] = deque()
-    try:
-        while True:
-            waiting.extend(
-                (chunk, pool.submit(copy_context().run, work, chunk)) for chunk in islice(chunks, ahead - len(waiting))
-            )
-            if not waiting:
-                return
-            chunk, future = waiting.popleft()
-            yield chunk, future.result()
-    finally:
-        # What has begun must end here: it would go on changing clients while they are asked the next time.
-        wait([future for _, future in waiting if not future.cancel()])
 
 
 def cores() -> int:
@@ -291,8 +285,7 @@ class ArrayExchange:
 
     def ask(self, expected: Expected | None) -> Replies[Payload]:
         """Return the usable replies."""
-        if (reason := self.task.objection(self.payload)) is not None:
-            raise FedkinError(f"Clients refuse task '{self.task.name}': {reason}.")
+        _check(self.task, [self.payload])
         parts = [self._usable(*replied, expected) for replied in self._replied(self.task.block[0])]
         arrays = ReplyArrays.join([part for part in parts if len(part)])
         self.fed.usable += len(arrays)
