@@ -9,7 +9,7 @@ from torch import Tensor
 
 import pictures
 import planted
-from fedkin.clustering.class_means import COUNTED, ClassMeans, cluster_class_means
+from fedkin.clustering.tree_cuts import COUNTED, ClassMeans, cluster_class_means
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.embedding.class_sums import SENSITIVITY, ClassSums, class_sums_of, send_code_total

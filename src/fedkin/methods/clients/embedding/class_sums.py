@@ -2,7 +2,7 @@
 
 A sample contributes the direction of its code, a vector of length 1. What leaves a client are sums over samples, whose
 sensitivity to one sample is bounded, with noise charged to a privacy account; see `fedkin.privacy.budget`. As the noise
-is known, two clients are enough for a cluster: see `fedkin.clustering.class_means`.
+is known, two clients are enough for a cluster: see `fedkin.clustering.tree_cuts`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.class_means import COUNTED, ClassMeans, cluster_class_means, nearest_by_class_means
-from fedkin.clustering.tree_cuts import Clustering
+from fedkin.clustering.tree_cuts import COUNTED, ClassMeans, Clustering, cluster_class_means, nearest_by_class_means
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates
