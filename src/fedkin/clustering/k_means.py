@@ -17,7 +17,7 @@ from fedkin.clustering.nearest import drop_duplicates, nearest_centroids, pairwi
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
-MANY_POINTS = 1 << 20
+_MANY = 1 << 20
 """Points beyond which scikit-learn's k-means, which copies them in float64, takes gigabytes and minutes."""
 
 
@@ -40,16 +40,26 @@ def k_means(
     n_init: int = 10,
     max_iterations: int = 300,
     weights: Tensor | None = None,
+    exact: bool = False,
 ) -> Partition:
     """Run scikit-learn's k-means; the result does not depend on threads, and repeated points raise no warning.
 
-    `points` are float32 or float64 ``(n, width)``, n >= 1. In float32 some that are very near to each other are one;
-    few points that may be so, such as centres of many clients, should come as float64. `start` is the number of
-    clusters to find from k-means++ seeds, or initial centres, float32 ``(k, width)``. Of `n_init` sets of seeds that
-    with the smallest distances is kept; given centres are tried once. `max_iterations` are for each of them. `weights`
-    ``(n,)``, above 0, are how much points count; by default all alike. There are fewer centres than asked for if there
-    are not so many different points, or starts; also if one lies so far off that rounding leaves others alike.
+    `points` are float32 ``(n, width)``, n >= 1; some that are very near to each other are one, unless it is `exact`, in
+    float64, for what clients send, such as centres. `start` is the number of clusters to find from k-means++ seeds, or
+    initial centres, float32 ``(k, width)``. Of `n_init` sets of seeds that with the smallest distances is kept; given
+    centres are tried once. `max_iterations` are for each of them. `weights` ``(n,)``, above 0, are how much points
+    count; by default all alike. There are fewer centres than asked for if there are not so many different points, or
+    starts; also if one lies so far off that rounding leaves others alike.
+
+    Of more than a million points those are clustered that `rng` draws, and all take part in one more iteration; the
+    many that would follow change distances in the fourth digit.
     """
+    if len(points) > _MANY:
+        some = torch.randint(len(points), (_MANY // 4,), generator=rng).unique()
+        sample = k_means(points[some], start, rng, n_init, max_iterations, None if weights is None else weights[some])
+        weights = None if weights is None else weights.float()
+        return lloyd_of_sets(points.float()[None], sample.centres[None], None, 1, weights).only
+    points = points.double() if exact else points
     seed = draw_seed(rng)
     if isinstance(start, int):
         search = KMeans(_at_most(start, points), n_init=n_init, max_iter=max_iterations, random_state=seed)
@@ -64,27 +74,6 @@ def k_means(
     kept, label = np.unique(search.labels_, return_inverse=True)
     centres = torch.from_numpy(search.cluster_centers_[kept]).float()
     return Partition(centres, torch.from_numpy(label.astype(np.int64)), int(search.n_iter_))
-
-
-def k_means_of_centres(
-    points: Tensor,
-    start: int | Tensor,
-    rng: torch.Generator,
-    n_init: int = 10,
-    max_iterations: int = 300,
-    weights: Tensor | None = None,
-) -> Partition:
-    """Run `k_means` on what clients send, such as centres, in float64, since few of them may be very near each other.
-
-    Of more than a million points, `points` float32 ``(n, width)``, `k_means` clusters some that `rng` draws, and all
-    take part in one more iteration; the many that would follow change distances in the fourth digit.
-    """
-    if len(points) <= MANY_POINTS:
-        return k_means(points.double(), start, rng, n_init, max_iterations, weights)
-    some = torch.randint(len(points), (MANY_POINTS // 4,), generator=rng).unique()
-    sample = k_means(points[some], start, rng, n_init, max_iterations, None if weights is None else weights[some])
-    weights = None if weights is None else weights.float()
-    return lloyd_of_sets(points[None], sample.centres[None], None, 1, weights).only
 
 
 class Partitions(NamedTuple):

@@ -58,7 +58,7 @@ def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:
     The K clusters of k-means are matched to models by minimal total loss; if k-means finds fewer clusters, some models
     have no client.
     """
-    parts = k_means(vectors.double(), vectors.shape[1], rng).labels
+    parts = k_means(vectors, vectors.shape[1], rng, exact=True).labels
     members = torch.nn.functional.one_hot(parts).double()
     model_of = cheapest_matching(members.T @ vectors.double())
     return [model_of[part] for part in parts.tolist()]

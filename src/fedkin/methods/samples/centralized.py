@@ -15,7 +15,7 @@ from annotated_types import Gt
 from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
-from fedkin.clustering.k_means import MANY_POINTS, k_means, k_means_of_centres, kmeans_plusplus_seeds
+from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import Replies
@@ -95,10 +95,7 @@ class KMeansMethod(CentroidMethod):
         """Cluster all samples, and send clients the centroids."""
 
         def search(points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-            if len(points) <= MANY_POINTS:
-                best = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
-            else:
-                best = k_means_of_centres(points, self.n_clusters, rng, self.n_init, max_iterations=self.max_iter)
+            best = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
             return best.centres, {"iterations": best.iterations}
 
         return cluster_all(self, fed, state, search)

@@ -186,7 +186,7 @@ class FedDPKMeansMethod(CentroidMethod):
         clear = counts > noise
         heaviest = counts.argsort(descending=True)[: max(self.n_clusters, int(clear.sum()))]
         weights = counts[heaviest].clamp_min(1.0)
-        starts = k_means(points[heaviest].double(), self.n_clusters, fed.rng("starts"), weights=weights).centres
+        starts = k_means(points[heaviest], self.n_clusters, fed.rng("starts"), weights=weights, exact=True).centres
         record.values.update(phase="weights", points=len(heaviest), hidden=int((~clear).sum()))
         return state.next(starts=starts), record
 

@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means_of_sets, memberships_of_sets
-from fedkin.clustering.k_means import k_means_of_centres, kmeans_plusplus_rows
+from fedkin.clustering.k_means import k_means, kmeans_plusplus_rows
 from fedkin.clustering.nearest import repeats
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core import replies as forms
@@ -150,7 +150,7 @@ class FFCMMethod(CentroidMethod):
             sums = _by_index(before, pooled, replies.cat("supports"), replies.cat("indices"))
             return list(replies), replies.missing, _means(before, *sums), iterations
         # The same seeds in every round, so that centres stay once clients no longer move them; ten starts.
-        centres = k_means_of_centres(pooled, self.n_clusters, fed.rng("kmeans"), 10).centres
+        centres = k_means(pooled, self.n_clusters, fed.rng("kmeans"), exact=True).centres
         centres = in_order_of(before, centres) if len(before) else centres
         return list(replies), replies.missing, centres, iterations
 

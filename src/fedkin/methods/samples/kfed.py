@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.clustering.k_means import awasthi_sheffet, awasthi_sheffet_of_sets, farthest_points, k_means_of_centres
+from fedkin.clustering.k_means import awasthi_sheffet, awasthi_sheffet_of_sets, farthest_points, k_means
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, Record, State, client_task
 from fedkin.core.client_array import Block, PerClient
@@ -97,7 +97,7 @@ class KFedMethod(CentroidMethod):
                 clusters, labels = nearest_centroids(points, start).unique(return_inverse=True)
                 centroids = torch.stack([points[labels == cluster].mean(0) for cluster in range(len(clusters))])
             else:
-                centroids, labels, _ = k_means_of_centres(points, start, fed.rng("centroids"))
+                centroids, labels, _ = k_means(points, start, fed.rng("centroids"), exact=True)
             values = {"start": int(state.owners[0])}
             return {"centroids": scaled_like_features(state.features, centroids), "clusters": labels}, values
 

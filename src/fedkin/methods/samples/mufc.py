@@ -15,7 +15,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.k_means import k_means_of_centres
+from fedkin.clustering.k_means import k_means
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.client_array import Block, PerClient, single
@@ -181,7 +181,7 @@ class MUFCMethod(CentroidMethod):
     def _centroids(self, fed: Federation, features: str, points: Tensor, sizes: Tensor) -> Tensor:
         weights = sizes.double().clamp_min(1e-9)  # a centroid without samples
         rng = fed.rng("centroids")  # independent of forgotten samples
-        found = k_means_of_centres(points, self.n_clusters, rng, weights=weights)
+        found = k_means(points, self.n_clusters, rng, weights=weights, exact=True)
         return scaled_like_features(features, found.centres)
 
 

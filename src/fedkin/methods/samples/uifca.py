@@ -211,7 +211,7 @@ class UIFCAMethod(SampleMethod):
         payload, expected = {"features": features, "n_clusters": self.n_clusters}, {"centres": ("centres", width)}
         replies = fed.ask_until_all_reply(send_centres, payload, expected=expected)
         pooled = torch.cat([reply["centres"] for reply in replies.values()])
-        centroids = k_means(pooled.double(), self.n_clusters, fed.rng("start")).centres
+        centroids = k_means(pooled, self.n_clusters, fed.rng("start"), exact=True).centres
         return {"features": features, "centroids": scaled_like_features(features, centroids)}
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:

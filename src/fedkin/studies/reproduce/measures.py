@@ -164,7 +164,9 @@ def flips(folder: Path) -> Figures:
         clusterings = {
             "exact": cluster(points, "exact", min_size, derive_generator(*drawn), flips=rate).labels,
             "bayes": cluster(points, "bayes", 2, derive_generator(*drawn)).labels,
-            "given": k_means(points.double(), len(truth.unique()), derive_generator(config.seed, "told", turn)).labels,
+            "given": k_means(
+                points, len(truth.unique()), derive_generator(config.seed, "told", turn), exact=True
+            ).labels,
         }
         for name, labels in clusterings.items():
             figures[f"{name}@{rate:g}"] = adjusted_rand(truth.numpy(), labels.numpy())
