@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedkin.core.errors import FedkinError, FedkinWarning
     from fedkin.core.runner import Callback, EarlyStopping
+    from fedkin.data.inputs import client_array
     from fedkin.estimators.client_estimators import (
         CFLGP,
         FLUX,
@@ -97,6 +98,7 @@ __all__ = [
     "Local",
     "Sattler",
     "__version__",
+    "client_array",
     "compare",
     "diff",
     "load_models",
@@ -108,6 +110,7 @@ _FROM = {
     "EarlyStopping": "fedkin.core.runner",
     "FedkinError": "fedkin.core.errors",
     "FedkinWarning": "fedkin.core.errors",
+    "client_array": "fedkin.data.inputs",
     "compare": "fedkin.studies.compare",
     "diff": "fedkin.studies.two_runs",
     "load_models": "fedkin.experiment.prediction",

@@ -1,26 +1,72 @@
-"""Clients of one array from files."""
+"""Many clients as one array, as users give them: from memory, files and groups, to `fit` and `predict`."""
 
 import numpy as np
 import pytest
+import torch
 
+import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.sources import read_client_array
 
 
-def test_clients_are_mapped_from_a_file_that_nothing_changes(tmp_path):
+def rows():
+    x = np.random.default_rng(0).normal(size=(90, 4)).astype(np.float32)
+    return 3 * x + np.repeat([[20.0], [0.0], [-20.0]], 30, axis=0).astype(np.float32)[np.arange(90) * 7 % 90]
+
+
+@pytest.mark.parametrize("model", [fedkin.KFed(n_clusters=3), fedkin.FFCM(n_clusters=3), fedkin.KinGraph(n_clusters=3)])
+def test_an_array_is_fitted_and_predicted_as_its_clients_in_a_list(model):
+    """Scaling, names, memberships and the notebook's page included."""
+    sizes, model = [20, 40, 30], model.set_params(random_state=0)
+    single = model.fit(np.split(rows(), np.cumsum(sizes)[:-1]))
+    wanted, predicted = single.to_frame(), np.concatenate(single.predict([rows()]))
+    array = fedkin.client_array(rows(), np.cumsum([0, *sizes]))
+    memberships = np.concatenate(getattr(single, "memberships_", [[]]))
+    for _ in range(2):  # the first fit leaves nothing behind
+        frame = model.fit(array).to_frame()
+        assert frame.drop(columns="confidence").equals(wanted.drop(columns="confidence"))
+        np.testing.assert_allclose(frame["confidence"], wanted["confidence"], atol=1e-4)
+    np.testing.assert_allclose(np.concatenate(getattr(model, "memberships_", [[]])), memberships, atol=1e-4)
+    assert list(map(len, model.predict(array))) == sizes
+    assert np.array_equal(np.concatenate(model.predict(array)), predicted)
+    assert len(model.plot("map").frame) == 90
+    for refused in (lambda: model.update(array), lambda: model.forget(0, array), lambda: model.fit(array, "y")):
+        with pytest.raises((FedkinError, AttributeError)):
+            refused()
+
+
+def test_other_methods_take_the_clients_one_by_one():
+    array = fedkin.client_array(torch.from_numpy(rows()), groups=np.arange(90) % 3)
+    model = fedkin.AFCL(random_state=0).fit(array)
+    assert dict(model.labels_).keys() == {"0", "1", "2"}
+    assert model.client_names_ == ["0", "1", "2"]
+
+
+def test_a_cut_of_an_array_is_that_of_its_clients():
+    x = rows()
+    array, single = fedkin.client_array(x, [0, 30, 60, 90]), np.split(x, 3)
+    cuts = [fedkin.KinGraph(random_state=0, broadcast_nodes=False).fit(data).cut(2) for data in (array, single)]
+    assert cuts[0].to_frame().equals(cuts[1].to_frame())
+
+
+def test_a_file_is_mapped_and_never_written_to(tmp_path):
     path = tmp_path / "rows.npy"
     np.save(path, np.arange(10, dtype=np.float32).reshape(5, 2))
-    clients = read_client_array(path, [0, 2, 3, 5])
+    np.save(tmp_path / "offsets.npy", [0, 2, 3, 5])
+    clients = fedkin.client_array(path, tmp_path / "offsets.npy")
     assert clients.sizes.tolist() == [2, 1, 2]
-    assert clients[2].x.tolist() == [[6, 7], [8, 9]]
     before = path.read_bytes()
     clients[0].x.zero_()
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("rows", [np.zeros((3, 2)), np.full((3, 2), np.inf, np.float32), np.zeros(3, np.float32), None])
-def test_rows_that_are_no_float32_or_not_finite_are_refused(tmp_path, rows):
-    if rows is not None:
-        np.save(tmp_path / "rows.npy", rows)
+@pytest.mark.parametrize(
+    ("x", "how"),
+    [
+        (np.full((3, 2), np.inf, np.float32), {"offsets": [0, 3]}), (np.zeros(3, np.float32), {"offsets": [0, 3]}),
+        (np.zeros((3, 2)), {}), (np.zeros((3, 2)), {"groups": [0, 0]}), (np.zeros((3, 2)), {"groups": [0, None, 1]}),
+        (np.zeros((3, 2)), {"offsets": [0.5, 3]}), ("nowhere.npy", {"offsets": [0, 3]}),
+    ],
+)  # fmt: skip
+def test_rows_that_are_not_finite_or_not_divided_are_refused(x, how):
     with pytest.raises(FedkinError):
-        read_client_array(tmp_path / "rows.npy", [0, 3])
+        fedkin.client_array(x, **how)

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core.client import Client
@@ -139,6 +140,10 @@ class Block:
         """Rows of all its clients, ``(clients * rows, *shape)``."""
         return self.x.flatten(0, 1)
 
+    def as_one(self) -> Client:
+        """Return one client with the rows of all, which keeps nothing."""
+        return Client(int(self.ids[0]), self.rows, min_members=self.min_members)
+
     def by_client(self, values: Tensor) -> Tensor:
         """Return what belongs to `rows` ``(clients * rows, ...)`` by client, ``(clients, rows, ...)``."""
         shaped: Tensor = values.unflatten(0, self.x.shape[:2])
@@ -168,9 +173,13 @@ class ClientArray(Mapping[int, Client]):
         ``(clients + 1,)``: client i has ``rows[offsets[i]:offsets[i + 1]]``, at least one row.
     min_members : int
         As of `Client`, the same for all.
+    names : sequence of str
+        Names of the clients, by default their numbers.
     """
 
-    def __init__(self, rows: Tensor, offsets: Tensor | Sequence[int], min_members: int = 0) -> None:
+    def __init__(
+        self, rows: Tensor, offsets: Tensor | Sequence[int], min_members: int = 0, names: Sequence[str] = ()
+    ) -> None:
         self.rows, self.min_members = rows, min_members
         self.offsets = torch.as_tensor(offsets, dtype=torch.int64)
         self.sizes = self.offsets.diff()
@@ -180,6 +189,9 @@ class ClientArray(Mapping[int, Client]):
                 f"Offsets of clients grow by 1 or more from 0 to the number of rows, here {len(rows)} of {rows.dtype}; "
                 "rows are float32."
             )
+        self.names = names or [f"Client {i}" for i in range(len(self))]
+        self.encode: Callable[[Tensor], Tensor] = lambda x: x
+        """What rows go through whenever they are read, such as a scaling; kept, they would be in memory twice."""
         self.kept: dict[str, tuple[Tensor, PerClient]] = {}
         """What clients keep, by name, and the place there of each client, -1 of those without it."""
         self._written: list[tuple[Tensor, str, PerClient]] = []
@@ -195,12 +207,25 @@ class ClientArray(Mapping[int, Client]):
         """Return a client, which nothing else knows of: what it is to keep is handed back by `keep`."""
         if not 0 <= client < len(self):
             raise KeyError(client)
-        x = self.rows[int(self.offsets[client]) : int(self.offsets[client + 1])]
+        x = self.encode(self.rows[int(self.offsets[client]) : int(self.offsets[client + 1])])
         return Client(client, x, state=self.state_of(client), min_members=self.min_members)
 
     def state_of(self, client: int) -> dict[str, Tensor]:
         """Return what a client keeps."""
         return {name: part[int(place[client])] for name, (place, part) in self.kept.items() if place[client] >= 0}
+
+    def as_one(self) -> Client:
+        """Return one client with all rows, not encoded, and with what all clients keep of each of theirs."""
+        values = {}
+        for name, (place, part) in self.kept.items():
+            if int(place.min()) >= 0 and torch.equal(part.sizes[place], self.sizes):
+                ordered = part if torch.equal(place, torch.arange(len(place))) else part.take(place)
+                values[name] = ordered.values if ordered.offsets is not None else ordered.values.flatten(0, 1)
+        return Client(0, self.rows, state=values, min_members=self.min_members)
+
+    def divided(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return what belongs to all rows, ``(rows, ...)``, as an array of each client."""
+        return [values[start:end] for start, end in pairwise(self.offsets.tolist())]
 
     def blocks(self, ids: Tensor, seeds: Sequence[int], rows: int) -> Iterator[Block]:
         """Yield `ids` in blocks of up to so many `rows`, of clients with the same number; `seeds` are by id."""
@@ -234,6 +259,7 @@ class ClientArray(Mapping[int, Client]):
         """Put what clients have kept in this exchange in place of what they kept before."""
         for name in {name for _, name, _ in self._written}:
             parts = [(ids, part) for ids, written, part in self._written if written == name]
+            parts.sort(key=lambda part: int(part[0][0]))  # mostly the order of all rows, then
             place = torch.full((len(self),), -1)
             ids = torch.cat([ids for ids, _ in parts])
             place[ids] = torch.arange(len(ids))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
+from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import DivergedError, FedkinError, kind_of, listing
 from fedkin.core.federation import MAX_ATTEMPTS, Federation
 from fedkin.core.method import Method, Record, State
@@ -492,7 +493,12 @@ def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any
 
 
 def clustered(fed: Federation) -> list[Client]:
-    """Return the clients of this process that take part to the end and have clusters of their samples, in order."""
+    """Return the clients of this process that take part to the end and have clusters of their samples, in order.
+
+    Those of one array are one.
+    """
+    if isinstance(fed.clients, ClientArray):
+        return [client for client in [fed.clients.as_one()] if "clusters" in client.state]
     return [fed.clients[i] for i in fed.present if i in fed.clients and "clusters" in fed.clients[i].state]
 
 
@@ -507,7 +513,7 @@ def used_clusters(labels: Iterable[Tensor]) -> int:
 def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:
     """Return the clients of this process that have no part in the result though they began, and why."""
     missing = dict(fed.dropped)
-    if method.traits.clusters == "samples":
+    if method.traits.clusters == "samples" and not isinstance(fed.clients, ClientArray):
         ready = {client.id for client in clustered(fed)}
         missing |= {i: fed.missing.get(i, "no reply") for i in fed.present if i in fed.clients and i not in ready}
     return dict(sorted(missing.items()))

@@ -135,6 +135,8 @@ class Task:
     of_many : bool
         Whether the function also takes a `fedkin.core.client_array.Block` in place of a client, and then returns the
         sum of its clients' replies: it is the pool's.
+    of_rows : bool
+        Whether the reply of clients together is that of one with the rows of all, so that a pool is done as one.
     """
 
     name: str
@@ -152,6 +154,7 @@ class Task:
     block: list[BlockFunction] = field(default_factory=list, compare=False)
     pool: list[BlockFunction] = field(default_factory=list, compare=False)
     of_many: bool = False
+    of_rows: bool = False
 
     def on_blocks(self, run: BlockFunction) -> BlockFunction:
         """Decorate a function that does the task for a `fedkin.core.client_array.Block` of clients at a time.
@@ -217,6 +220,8 @@ def client_task(run: ClientFunction | None = None, /, **declared: Any) -> Task |
         task = _registered(in_turn, declared, True)
         if task.of_many:
             task.on_pools(run)  # type: ignore[arg-type]  # which takes blocks, too
+        if task.of_rows:
+            task.on_pools(lambda block, payload: run(block.as_one(), payload))
         return task
 
     return registered if run is None else registered(run)

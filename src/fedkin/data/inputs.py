@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, default_collate
 from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.client import Samples, Table
+from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, option, raised_by, refuse, setting
 from fedkin.core.files import ending_of
 from fedkin.core.method import Fraction
@@ -33,7 +36,7 @@ from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.population import Population, client_of, hold_out
 from fedkin.data.samples import SUGGESTED, folder_dataset, pixels_of, with_embeddings
 from fedkin.data.sources import clients_in_one, read_file, read_rows
-from fedkin.data.tables import as_dataset, as_frame, label_of
+from fedkin.data.tables import LARGEST, as_dataset, as_frame, as_tensor, label_of
 
 FORMS = (
     "an array, a tensor, a DataFrame, a file, a pair (x, y), a torch Dataset or DataLoader, or a Hugging Face Dataset"
@@ -43,6 +46,7 @@ COLLECTIONS = (
     "clients in a list, in a dict by name, in a folder with one file each, or as a FederatedDataset with a partitioner"
 )
 """What several clients may be in, for sentences."""
+_ROWS = "The rows of all clients"
 SAMPLE_KEYS = ("x", "image", "img", "images", "pixel_values", "data", "features", "inputs", "input")
 """Keys of an item's dict that are taken for samples, the first that exists."""
 
@@ -348,6 +352,8 @@ def _is_grouped(value: Any) -> bool:
 
 def _by_name(clients: Any) -> dict[str, Any]:
     """Return the data of clients in a mapping or groups by name; groups without the columns they go by."""
+    if isinstance(clients, ClientArray):
+        return dict(zip(clients.names, clients.rows.split(clients.sizes.tolist()), strict=True))
     pairs = list(clients.items()) if isinstance(clients, Mapping) else list(clients)
     if not pairs:
         raise FedkinError("The dict of clients is empty; at least one is needed.")
@@ -361,6 +367,60 @@ def _by_name(clients: Any) -> dict[str, Any]:
     if len(named) < len(pairs):
         raise FedkinError("Two clients have the same name, such as once as a number and once as text.")
     return named
+
+
+def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_members: int = 0) -> ClientArray:
+    """Return very many clients as one array, for `fit` and `predict` of estimators that cluster samples.
+
+    Parameters
+    ----------
+    rows : array-like, str or Path
+        The rows of all clients: ``(rows, features)`` or images ``(rows, channels, height, width)``. An array or tensor
+        of float32 is not copied, and a file ``.npy`` of float32 is mapped into memory. No number may be missing.
+    offsets : sequence of int, str or Path, optional
+        ``(clients + 1,)``, or the file ``.npy`` that holds them: client i has ``rows[offsets[i]:offsets[i + 1]]``.
+    groups : array-like, optional
+        Instead, the name of each row's client ``(rows,)``. Rows of a client that are not side by side are copied so.
+    min_members : int
+        Rows below which a client reports no group of its rows.
+
+    Raises
+    ------
+    FedkinError
+        If a file cannot be read, a row is not finite, or rows are not divided among clients.
+    """
+    x = _array(rows) if isinstance(rows, str | Path) else rows
+    if not (isinstance(x, np.ndarray) and x.dtype == np.float32):
+        is_ready = isinstance(x, Tensor) and x.dtype == torch.float32
+        x = (x.detach().cpu() if is_ready else as_tensor(x, _ROWS)).numpy()
+    step = 1 << 16  # 16 MB of 64 columns
+    if x.ndim not in (2, 4) or not all(np.abs(x[i : i + step]).max() <= LARGEST for i in range(0, len(x), step)):
+        raise FedkinError(
+            f"{_ROWS} have shape {x.shape}; clients of one array need two or four dimensions, and finite numbers."
+        )
+    if (offsets is None) == (groups is None):
+        raise FedkinError("Clients of one array are divided by either offsets or groups.")
+    if groups is None:
+        bounds = np.asarray(_array(offsets) if isinstance(offsets, str | Path) else offsets)
+        if bounds.ndim != 1 or bounds.dtype.kind not in "iu":
+            raise FedkinError(f"Offsets are {bounds.dtype} {bounds.shape}; they are whole numbers in a row.")
+        return ClientArray(torch.from_numpy(x), torch.from_numpy(bounds.astype(np.int64)), min_members)
+    codes, names = pd.factorize(np.asarray(groups))
+    if len(codes) != len(x) or codes.min() < 0:
+        raise FedkinError(f"There are {len(x)} rows and {len(codes)} groups; each row needs one.")
+    if (np.diff(codes) < 0).any():
+        x = x[codes.argsort(kind="stable")]
+    bounds = np.cumsum([0, *np.bincount(codes)])
+    return ClientArray(torch.from_numpy(x), torch.from_numpy(bounds), min_members, list(map(str, names)))
+
+
+def _array(path: str | Path) -> NDArray[Any]:
+    """Return an array that is mapped into memory; nothing is written to its file."""
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise FedkinError(f"'{path}' cannot be read as .npy ({in_short(error)}).") from error
+    return array
 
 
 def _client_name(key: Any) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
 from fedkin.core.client import MAX_CATEGORIES, Column, Table
+from fedkin.core.client_array import Block, ClientArray
 from fedkin.core.errors import RefusalError, listing, option, setting
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import (
@@ -273,6 +274,11 @@ def encode(client: Client, payload: Payload) -> Payload:
     return {}
 
 
+@encode.on_pools
+def _encode_block(block: Block, payload: Payload) -> Payload:
+    return {}  # clients of one array are encoded whenever they are read
+
+
 @task(takes={"encoding": _is_arrangement}, accounted=True)
 def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Put the columns of the client's table in a common order, unscaled; allowed under a privacy budget.
@@ -308,7 +314,7 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     unscaled = options.scaling == "none"
     sparing = unscaled or fed.secure_sums
     first = ({"unscaled": True} if unscaled else {}) if sparing else question
-    replies = fed.ask_until_all_reply(statistics.shapes if sparing else statistics.moments, first)
+    replies = statistics.ask_all(fed, statistics.shapes if sparing else statistics.moments, first)
     replies = fed.keep_majority(replies, "scaled")
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
@@ -391,6 +397,13 @@ def _with_texts(fed: Federation, encoding: Encoding, texts: Sequence[str]) -> En
     return replace(encoding, text_names=tuple(texts), text_means=stacked[0], text_directions=stacked[1])
 
 
+def _encode_all(fed: Federation, encoding: Encoding) -> None:
+    """Have all clients encode their data."""
+    statistics.ask_all(fed, encode, {"encoding": encoding.tree()})
+    if isinstance(fed.clients, ClientArray):
+        fed.clients.encode = encoding.scaled
+
+
 def _prepare_arrays(
     fed: Federation, options: TableOptions, replies: Mapping[int, Payload], called: Mapping[int, str]
 ) -> Preparation:
@@ -405,16 +418,16 @@ def _prepare_arrays(
     else:
         ends = {called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()}
         low, high = (torch.stack(list(side)) for side in zip(*ends.values(), strict=True))
-        questions += checks.check_arrays(ends)
+        questions += [] if isinstance(fed.clients, ClientArray) else checks.check_arrays(ends)
         if options.scaling == "auto" and in_unit(low.amin(0), high.amax(0)):
             encoding = Encoding.unchanged("unit", shape)
             if len(shape) == 1 and any("trimmed" in reply for reply in replies.values()):  # some may be beyond
                 encoding = replace(encoding, low=torch.zeros_like(encoding.mean), high=torch.ones_like(encoding.mean))
-                fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
+                _encode_all(fed, encoding)
             return Preparation(encoding, questions, tuple(questions))
         sums = statistics.open_sums(fed, replies)[0]
     encoding, notes = fit_encoding(fed, sums, options, shape=shape)
-    fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
+    _encode_all(fed, encoding)
     return Preparation(encoding, [*questions, *notes], tuple(questions))
 
 

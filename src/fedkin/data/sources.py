@@ -23,11 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core.client import Table
-from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, refuse, require, setting, unknown_name
 from fedkin.core.files import check_room, ending_of, room
 from fedkin.data.dataset import Dataset, SplitError, encode_labels, not_labels, usual_label
@@ -510,32 +508,3 @@ def _read_npz(path: Path, label: str | None, cluster: str | None) -> Dataset:
             raise FedkinError(f"{origin} holds {len(x)} samples, but {len(coded[name][0])} labels in '{name}'.")
     y, classes = coded.get(label, (None, []))
     return Dataset(path.name, x, y, classes, clusters=coded.get(cluster))
-
-
-# Clients of one array, which is mapped into memory and not read into it.
-
-
-def read_client_array(path: str | Path, offsets: str | Path | Sequence[int], min_members: int = 0) -> ClientArray:
-    """Return clients whose rows are in one file ``.npy``, float32 ``(rows, *shape)``, those of a client side by side.
-
-    `offsets`, or the file ``.npy`` that holds them, are as of `ClientArray`. Raises FedkinError if a file cannot be
-    read, or a row is not finite.
-    """
-    bounds = _mapped(Path(offsets)) if isinstance(offsets, str | Path) else np.asarray(offsets)
-    rows = _mapped(Path(path))
-    if rows.dtype != np.float32 or rows.ndim < 2 or bounds.dtype.kind not in "iu":
-        raise FedkinError(f"'{path}' holds {rows.dtype} {rows.shape}; clients need float32 rows, and whole offsets.")
-    clients = ClientArray(torch.from_numpy(rows), torch.from_numpy(bounds.astype(np.int64)), min_members)
-    step = 1 << 16  # 16 MB of 64 columns
-    if not all(np.isfinite(rows[start : start + step]).all() for start in range(0, len(rows), step)):
-        raise FedkinError(f"'{path}' has rows with missing or infinite numbers; clients of one array have none.")
-    return clients
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    """Return an array that is mapped into memory; nothing is written to its file."""
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise FedkinError(f"'{path}' cannot be read as .npy ({in_short(error)}).") from error
-    return array

@@ -17,9 +17,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, client_task, task
+from fedkin.core import Client, Federation, Payload, Task, client_task, task
 from fedkin.core.client import Column
+from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import FedkinError, RefusalError, setting
+from fedkin.core.federation import Replies
 from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text, reals
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import (
@@ -121,6 +123,7 @@ _ENCODERS: Expected = {"encoder": is_text, "texts": are_names, "text_encoder": i
     accounted=True,
     sends="What columns there are, or how large a picture is",
     fewest="none",
+    of_rows=True,
 )
 def shapes(client: Client, payload: Payload) -> Payload:
     """Report the shape of a sample, whether the data are prepared already, and names of a table's columns.
@@ -149,6 +152,7 @@ def shapes(client: Client, payload: Payload) -> Payload:
     may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, "trimmed": is_flag, **_ENCODERS},
     sends="How many rows, and each column's mean, smallest and largest value, and frequent categories",
     fewest="extremes",
+    of_rows=True,
 )  # fmt: skip
 def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel, 0 for categories; of a table also its columns.
@@ -249,6 +253,7 @@ def column_sums(client: Client, payload: Payload) -> Payload:
     takes=_SUMS,
     holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)},
     sends="How much the values of each column differ, and how often categories occur",
+    of_rows=True,
 )
 def squares(client: Client, payload: Payload) -> Payload:
     """Report each column's sum of squared distances from the common mean, in squares of its unit, and frequencies."""
@@ -273,6 +278,7 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     takes={**_COLUMNS, "at": Optional(int64("columns")), "low": doubles(None), "high": doubles(None)},
     holds={"histograms": doubles("columns", BINS, minimum=0)},
     sends="How many rows have values in which range",
+    of_rows=True,
 )
 def column_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest.
@@ -319,6 +325,13 @@ def _frequencies(values: Tensor, payload: Payload) -> Tensor:
 
 
 # Sums over all clients.
+
+
+def ask_all(fed: Federation, task: Task, payload: Payload, expected: Expected | None = None) -> Replies[Payload]:
+    """Have every client reply, see `Federation.ask_until_all_reply`; of clients of one array many give one reply."""
+    if not isinstance(fed.clients, ClientArray):
+        return fed.ask_until_all_reply(task, payload, expected=expected)
+    return Replies({clients[0]: reply for clients, reply in fed.pools(task, fed.all(**payload), expected)}, {})
 
 
 @dataclass(frozen=True)
@@ -383,7 +396,7 @@ def open_sums(
     lengths = count_lengths(columns or ())
     payload: Payload = {} if columns is None else {"columns": plain(columns)}
     expected = {"squares": (len(mean),), "counts": (sum(lengths),)}
-    answers = fed.ask_until_all_reply(squares, {**payload, "mean": mean, "unit": unit}, expected=expected)
+    answers = ask_all(fed, squares, {**payload, "mean": mean, "unit": unit}, expected)
     of_clients = {client: answer["squares"] * unit.square() for client, answer in answers.items()}
     samples, trimmed = sum(reply["count"] for reply in replies.values()), any("trimmed" in replies[i] for i in replies)
     all_squares, counts = sum_of(answers, "squares") * unit.square(), sum_of(answers, "counts").split(lengths)
@@ -429,8 +442,7 @@ def histograms_of(fed: Federation, columns: Columns | None = None) -> Ask:
         payload, shape = {**about, "low": low, "high": high}, (len(positions), BINS)
         if fed.secure_sums:
             return sums_of_all(fed, column_histograms, payload, [Term("histograms", shape)])["histograms"]
-        replies = fed.ask_until_all_reply(column_histograms, payload, expected={"histograms": shape})
-        return sum_of(replies, "histograms")
+        return sum_of(ask_all(fed, column_histograms, payload, {"histograms": shape}), "histograms")
 
     return ask
 

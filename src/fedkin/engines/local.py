@@ -311,6 +311,7 @@ class ArrayExchange:
 
         def work(block: Block) -> tuple[dict[str, Any], float]:
             began = time.thread_time()
+            block.x = block.by_client(self.clients.encode(block.rows))
             entries = dict(run(block, self.payload))
             self.clients.keep(block.kept)
             return entries, time.thread_time() - began

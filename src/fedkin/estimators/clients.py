@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
 from fedkin.data.dataset import are_whole, encode_labels, in_order, notes_on_outcomes
@@ -31,17 +32,23 @@ class Inputs:
     """Clients of a fit: their population, the column of tables that holds labels, or "none", and all labels, sorted.
 
     Of the population's notes, `guesses` are on columns that are labels, or are none, by their name alone. A client's
-    ``y`` are positions in `classes`.
+    ``y`` are positions in `classes`. Clients that are one `array` are not in the population.
     """
 
     population: Population
     label: str | None
     classes: ClassLabels = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    array: ClientArray | None = None
 
 
 @at_door(PYTHON)
 def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
     """Read clients whose samples are clustered; labels are left out."""
+    if isinstance(data, ClientArray):
+        if y not in (None, NO_LABELS):
+            raise FedkinError("Clients of one array have no labels; leave out y.")
+        array = ClientArray(data.rows, data.offsets, data.min_members, data.names)  # another fit's have memories
+        return Inputs(Population([], None, [], names=list(data.names)), NO_LABELS, array=array)
     read = forms.federation_input(data, y)
     population = ClientFiles(read.source, read.column, table=table).build()
     return Inputs(replace(population, guesses=()) if read.label == NO_LABELS else population, read.label)

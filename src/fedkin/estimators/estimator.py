@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Method, Record, runner
+from fedkin.core.client_array import ClientArray
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
 from fedkin.core.method import Option, check_class, options_of, section_entries, with_server_data
@@ -208,7 +209,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         `named` are options that stand for what only Python can give; `held_out` are samples by the argument of `fit`.
         """
         population, followers = inputs.population, runner.callbacks_of(callbacks)
-        clients, names = population.clients, population.names
+        clients, names = population.clients if inputs.array is None else inputs.array, population.names
         server_data = getattr(self, "server_data", None)
         if in_memory := not isinstance(server_data, str | None):
             named = {**named, "server_data": "server_data"}
@@ -236,7 +237,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 if samples is not None
             }
             steps = FitRunner(method, fed, runner.Callbacks([progress, *followers]), splits)
-            columns = list(dict.fromkeys(name for client in clients if client.table for name in client.table.names))
+            tables = [client.table for client in population.clients if client.table]
+            columns = list(dict.fromkeys(name for table in tables for name in table.names))
             # All attributes are set once the steps are done: a fit that fails leaves the model as it was.
             attributes = {
                 "records_": [], "certificates_": [], "cluster_names_": {}, "preparation_": preparation,
@@ -259,7 +261,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._scores, self.n_iter_ = steps.scores, after.steps
         self.client_names_, self._forgotten = list(names), set[int]()
         self.missing_ = {names[client]: reason for client, reason in missing.items()}
-        self._take(method, fed, after, result, list(fed.clients.values()))
+        one_array = isinstance(fed.clients, ClientArray)
+        self._take(method, fed, after, result, runner.clustered(fed) if one_array else list(fed.clients.values()))
         if missing:
             have = "has" if len(missing) == 1 else "have"
             why = listing([f"'{name}': {reason}" for name, reason in self.missing_.items()], _SENTENCES)

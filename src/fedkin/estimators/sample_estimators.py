@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch import Tensor
 from fedkin.clustering.matching import table_of
 from fedkin.clustering.node_votes import counted
 from fedkin.core import Client, FedkinError, runner
+from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
 from fedkin.core.method import CanForget, CanUpdate, Nodes
 from fedkin.core.runner import Followers
@@ -49,6 +51,8 @@ from fedkin.report.sample_map import MAX_POINTS, map_of_samples, some_rows, with
 from fedkin.report.words import described, remarks, sentences
 
 _DATA = "The data"
+_BATCH = 1 << 18  # rows that are predicted at once
+_COUNTED = 1_000  # clients whose samples are counted by cluster: a longer table is not read
 
 
 class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -96,6 +100,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     """What clusters were before, whose numbers the next ones keep."""
     _clients_before: Mapping[int, int] | None = None
     """In an update that adds new rows, the clients' positions by those of before."""
+    _offsets: NDArray[np.int64] | None = None
+    """Where the rows of each client begin, and the last's end, if clients were one array."""
     _away: Mapping[str, dict[str, Tensor]] = {}
     """What clients that an update was without are to remember when they come back."""
 
@@ -111,7 +117,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             height, width)`` or ``(n, channels, height, width)``, all finite; a DataFrame or a file, whose columns are
             matched by name and may hold numbers, text, categories, booleans, dates and empty cells; a list or folder of
             images, texts or series, which `features` encode; a torch ``Dataset`` or ``DataLoader``, or a Hugging Face
-            ``Dataset``; or any of these with labels, such as a pair ``(x, y)``.
+            ``Dataset``; or any of these with labels, such as a pair ``(x, y)``. Very many clients are a
+            `fedkin.client_array`.
         y : str, sequence or dict, optional
             The name of a column of labels, which is then no feature, or "none" if there is none; or one array of
             labels per client, in order or by name. Labels are left out. By default they are in the pairs, or in the
@@ -131,6 +138,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         ones together. Parameters and errors are those of `fit`.
         """
         check_is_fitted(self, "result_")
+        self._refuse_array(X, "updated", "fit on all rows instead")
         inputs, method = read_clients(X, y, self._table_options()), self._made()
         names, clients = inputs.population.names, inputs.population.clients
         with self._on_device(), at_door(PYTHON):
@@ -158,11 +166,13 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         return self
 
     def _fit(self, inputs: Inputs, callbacks: Followers) -> Self:
-        n_clusters, samples = getattr(self, "n_clusters", None), sum(map(len, inputs.population.clients))
+        clients = inputs.population.clients
+        n_clusters = getattr(self, "n_clusters", None)
+        samples = sum(map(len, clients)) if inputs.array is None else len(inputs.array.rows)
         if isinstance(n_clusters, int | np.integer) and n_clusters > samples:
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         features = getattr(self, "features", "")
-        if callable(features) and inputs.population.clients[0].samples is not None:
+        if callable(features) and clients and clients[0].samples is not None:
             features = EMBEDDED  # as they have been, where samples were read
         registered = features_of(features)
         named = {"features": registered.name if registered else features} if "features" in self.get_params() else {}
@@ -176,17 +186,25 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     ) -> None:
         super()._take(method, fed, state, result, clients)
         absent, n_clusters = self._absent, int(result["n_clusters"])
+        array = fed.clients if isinstance(fed.clients, ClientArray) else None
+        self._offsets = None if array is None else array.offsets.numpy()
         self._state, remembered = state, isinstance(method, CanForget | CanUpdate)
         self._private = [dict(client.state) if remembered and client.id not in absent else {} for client in clients]
-        self._confidence = [client.state.get("confidence") for client in clients]
-        labels = [
-            np.full(len(client), -1) if client.id in absent else client.state["clusters"].numpy() for client in clients
-        ]
+        margins = [client.state.get("confidence") for client in clients]
+        self._confidence = self._by_client([None if each is None else each.numpy() for each in margins])
+        labels = self._by_client(
+            [
+                np.full(len(client), -1) if client.id in absent else client.state["clusters"].numpy()
+                for client in clients
+            ]
+        )
         memberships: list[Tensor] = []
         if self._method.soft:
+            if array is not None and not {"memberships", "nearest_nodes"} & clients[0].state.keys():
+                clients = [replace(clients[0], x=array.encode(array.rows))]
             nobody = torch.zeros(0, n_clusters)
             parts = [nobody if client.id in absent else method.client_memberships(result, client) for client in clients]
-            memberships = parts if all(part is not None for part in parts) else []
+            memberships = self._by_client(parts) if all(part is not None for part in parts) else []
         encoding, private = self.preparation_.table, method.is_private()
         new = self._clients_before is not None
         how = (n_clusters, MIN_MEMBERS, "clusters", new)
@@ -197,9 +215,29 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         most = max(200, 8_000_000 // max(1, math.prod(self.preparation_.shape)))  # 32 MB, of images, too
         rows = some_rows(list(map(len, taking_part)), min(MAX_POINTS, most))
         self._mapped = [(client.id, taken, client.x[taken]) for client, taken in zip(taking_part, rows, strict=True)]
+        if array is not None:
+            holders = torch.searchsorted(array.offsets, rows[0], right=True) - 1
+            starts = array.offsets[holders]
+            self._mapped = [
+                (i, (rows[0] - starts)[holders == i], array.encode(array.rows[rows[0][holders == i]]))
+                for i in holders.unique().tolist()
+            ]
         # Empty cells of new rows are imputed by the clusters' means.
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)
+
+    def _refuse_array(self, data: Any, what: str, instead: str) -> None:
+        if self._offsets is not None or isinstance(data, ClientArray):
+            raise FedkinError(
+                f"A model of clients that are one array cannot be {what}, since they do not note which rows they have "
+                f"described; {instead}."
+            )
+
+    def _by_client(self, parts: list[Any]) -> list[Any]:
+        """Return what belongs to rows by client; that of clients of one array is one part."""
+        if self._offsets is None:
+            return parts
+        return [None if parts[0] is None else parts[0][start:end] for start, end in pairwise(self._offsets)]
 
     def _number(
         self, labels: Sequence[NDArray[np.int64]], memberships: Sequence[Tensor], fed: LocalFederation | None = None
@@ -231,7 +269,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             self._words = numbers.of_words(self._words)
             self.cluster_names_ = self.changes_.names
         self.labels_ = ByClient(labels, self.client_names_)
-        self.n_clusters_ = runner.used_clusters(map(torch.from_numpy, labels))
+        self.n_clusters_ = runner.used_clusters([torch.from_numpy(np.concatenate(labels))])
         if memberships:
             self.memberships_ = ByClient([part.numpy() for part in memberships], self.client_names_)
 
@@ -255,7 +293,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     def _counted(self) -> list[Client]:
         return [
             Client(i, torch.zeros(len(y), 0), state={"clusters": torch.as_tensor(y)})
-            for i, y in enumerate(self.labels_)
+            for i, y in enumerate(self.labels_ if len(self.labels_) <= _COUNTED else [])
             if i not in self._absent
         ]
 
@@ -271,7 +309,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             state = {"clusters": torch.as_tensor(self.labels_[i])[rows[few]]}
             margins = self._confidence[i]
             if margins is not None and len(margins) == len(self.labels_[i]):
-                state["confidence"] = margins[rows[few]]
+                state["confidence"] = torch.as_tensor(margins)[rows[few]]
             clients.append(Client(i, x[few], state=state))
             ids += rows[few].tolist()
         population, total = Population(clients, None, [], names=names), sum(map(len, self.labels_))
@@ -297,14 +335,17 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         return None
 
     def _members(self) -> pd.DataFrame:
-        parts = []
-        for name, labels, margins in zip(self.client_names_, self.labels_, self._confidence, strict=True):
-            part = pd.DataFrame({"client": name, "sample": np.arange(len(labels)), "cluster": labels})
-            # Margins stay as they were when rows were left out since.
-            if margins is not None and len(margins) == len(labels):
-                part["confidence"] = np.where(labels < 0, np.nan, margins.double().numpy())
-            parts.append(part)
-        return pd.concat(parts, ignore_index=True)
+        sizes, labels = list(map(len, self.labels_)), np.concatenate(self.labels_)
+        samples = np.arange(len(labels)) - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes)
+        clients = np.repeat(np.array(self.client_names_, dtype=object), sizes)
+        frame = pd.DataFrame({"client": clients, "sample": samples, "cluster": labels})
+        # Margins stay as they were when rows were left out since.
+        here = [part is not None and len(part) == size for part, size in zip(self._confidence, sizes, strict=True)]
+        if any(here):
+            parts = zip(self._confidence, sizes, here, strict=True)
+            margins = np.concatenate([part if has else np.full(size, np.nan) for part, size, has in parts])
+            frame["confidence"] = np.where(labels < 0, np.nan, margins.astype(np.float64))
+        return frame
 
     @property
     def cluster_centers_(self) -> NDArray[np.float64]:
@@ -382,6 +423,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 raise FedkinError(f"The clusters of this {type(self).__name__} have no memberships and no confidence.")
             return values.numpy()
 
+        if isinstance(data, ClientArray):
+            batches = data.rows.split(_BATCH)
+            return data.divided(np.concatenate([values_of(part, subject) for part in batches]))
         return map_clients(data, values_of, subject)
 
     # What clusters are.
@@ -488,6 +532,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             raise FedkinError(f"Client '{name}' is forgotten already.")
         if len(self._forgotten) + 1 == len(self.client_names_):
             raise FedkinError(f"There is no client but '{name}'; nothing would be left.")
+        self._refuse_array(X, "made to forget", "fit without the client instead")
         population = read_clients(X, y, self._table_options()).population
         sizes = [(name, len(each)) for name, each in self.labels_.items()]
         if list(zip(population.names, map(len, population.clients), strict=False)) != sizes:
@@ -634,9 +679,12 @@ class KinGraph(SampleClusterer, method="kin-graph"):
             records = [record for record in cut.records_ if record["phase"] != "refinement"]  # a cut has no head
             before = {name: value for name, value in records[-1].items() if name not in ("note", "warning")}
             cut.records_ = [*records[:-1], {**before, **values}]
-            labels = list(cut.labels_)
+            labels, private = list(cut.labels_), cut._private
+            if cut._offsets is not None:
+                parts = {name: cut._by_client([part]) for name, part in private[0].items()}
+                private = [dict(zip(parts, each, strict=True)) for each in zip(*parts.values(), strict=True)]
             for i in set(range(len(labels))) - cut._absent:
-                client = Client(i, torch.zeros(len(labels[i]), 0), state=cut._private[i])
+                client = Client(i, torch.zeros(len(labels[i]), 0), state=private[i])
                 labels[i] = counted(nodes_of_samples(client, cut._state.own), cut.result_).numpy()
             cut._profile, cut._confidence = None, [None for _ in cut.labels_]
             cut._number(labels, [])
