@@ -112,11 +112,20 @@ def test_an_unusable_reply_of_a_block_is_its_client_s_alone():
     assert array.usable == 6
 
 
-@pytest.mark.parametrize("offsets", [[0, 84], [1, 84], [0, 50, 50, 84], [0, 80], [84]])
+@client_task(of_many=True)
+def count_many(client, payload):
+    ids = torch.tensor([client.id]) if isinstance(client, Client) else client.ids
+    return {"count": torch.where(ids == 4, 1e30, 1.0).sum()[None]}
+
+
+def test_of_a_pool_whose_sum_is_too_large_one_client_alone_is_missing():
+    sums = both()[0].sums()
+    assert sums.ask(count_many, {}, {"count": (1,)})["count"] == len(SIZES) - 1
+    assert list(sums.missing) == [4]
+
+
+@pytest.mark.parametrize("offsets", [[1, 84], [0, 50, 50, 84], [0, 80], [84]])
 def test_offsets_that_do_not_divide_the_rows_are_refused(offsets):
-    if offsets == [0, 84]:
-        assert len(ClientArray(rows(), offsets)) == 1
-        return
     with pytest.raises(FedkinError):
         ClientArray(rows(), offsets)
 

@@ -389,7 +389,7 @@ def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_memb
     FedkinError
         If a file cannot be read, a row is not finite, or rows are not divided among clients.
     """
-    x = _array(rows) if isinstance(rows, str | Path) else rows
+    x: Any = _array(rows) if isinstance(rows, str | Path) else rows
     if not (isinstance(x, np.ndarray) and x.dtype == np.float32):
         is_ready = isinstance(x, Tensor) and x.dtype == torch.float32
         x = (x.detach().cpu() if is_ready else as_tensor(x, _ROWS)).numpy()

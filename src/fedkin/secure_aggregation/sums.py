@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any, ClassVar
 
@@ -479,19 +479,23 @@ class ClientSums:
         for time in range(_TIMES):
             if time:
                 self.fed.pause(time)
-            expected = {term.name: term.shape for term in terms}
-            replies = self.fed.pools(task, dict.fromkeys(waiting, payload), expected)
+            expected, apart = {term.name: term.shape for term in terms}, list[int]()
+            ask = partial(Federation.pools, self.fed) if time else self.fed.pools  # again they are asked one by one
+            replies = ask(task, dict.fromkeys(waiting, payload), expected)
             for clients, reply in replies:
                 group = group_of[clients[0]]
                 try:
                     values = masks.encode(values_of(reply, terms), max(sizes[group], len(clients)))
                 except ValueError as error:
-                    self.missing.update(dict.fromkeys(clients, str(error)))
+                    if len(clients) > 1:
+                        apart += clients  # only some of them have numbers that are too large
+                    else:
+                        self.missing[clients[0]] = str(error)
                 else:
                     totals[group] = totals[group] + values if group in totals else values
                     replied[group] += clients
             self.missing.update(replies.missing)
-            waiting = sorted(replies.missing)
+            waiting = sorted([*replies.missing, *apart])
             if not waiting:
                 break
         return {group: Sum(replied[group], total[None], terms) for group, total in totals.items()}
