@@ -8,7 +8,6 @@ from fedkin.core import Client, FedkinError, client_task
 from fedkin.core.client_array import ClientArray
 from fedkin.core.method import NEW
 from fedkin.core.runner import Runner
-from fedkin.core.seeds import derive_seed, derive_seeds
 from fedkin.data.described_rows import DESCRIBED
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.centralized import KMeansMethod
@@ -128,22 +127,3 @@ def test_of_a_pool_whose_sum_is_too_large_one_client_alone_is_missing():
 def test_offsets_that_do_not_divide_the_rows_are_refused(offsets):
     with pytest.raises(FedkinError):
         ClientArray(rows(), offsets)
-
-
-def test_seeds_of_many_clients_are_those_of_each():
-    for seed in (0, 7, 2**33 + 1):
-        seeds = derive_seeds(seed, "client", np.array([0, 5, 2**31]), 12)
-        assert seeds == [derive_seed(seed, "client", i, 12) for i in (0, 5, 2**31)]
-
-
-def test_a_forgotten_sample_of_one_client_stays_forgotten_beside_clients_that_missed_the_draw():
-    method, outcomes = METHODS["mufc"], []
-    for fed in both(failures=[(2, 1)]):
-        state, _ = method.step(fed, method.init(fed))
-        after, certificate = method.unlearned(fed, state, {4: torch.tensor([2, 5]), 0: None})
-        outcomes.append((after.centroids, certificate, [fed.clients[i].state["clusters"] for i in range(len(SIZES))]))
-    (centroids, certificate, clusters), (expected, same, alone) = outcomes
-    torch.testing.assert_close(centroids, expected)
-    assert certificate == same
-    assert all(torch.equal(a, b) for a, b in zip(clusters, alone, strict=True))
-    assert clusters[4][[2, 5]].tolist() == [-1, -1]

@@ -284,14 +284,6 @@ class BlockState(Mapping[str, PerClient]):
             raise KeyError(name)
         return part.take(place[self._ids])
 
-    def filled(self, name: str, default: Tensor) -> Tensor:
-        """Return what the clients keep under a name, ``(clients, *default.shape)``, `default` for those without."""
-        values = default.expand(len(self._ids), *default.shape).clone()
-        if name in self:
-            place, part = self._clients.kept[name][0][self._ids], self._clients.kept[name][1]
-            values[place >= 0] = part.take(place[place >= 0]).values.view(-1, *default.shape)
-        return values
-
     def of(self, place: int) -> dict[str, Tensor]:
         """Return what the client at a place of the block keeps."""
         return self._clients.state_of(int(self._ids[place]))

@@ -27,6 +27,7 @@ from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     PointsState,
     RoundOutcome,
+    assign_block,
     assign_to_nearest,
     nothing_remains,
     one_round_of_points,
@@ -35,7 +36,7 @@ from fedkin.methods.samples.centroid_method import (
     with_replies,
     without_points,
 )
-from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, assigned
+from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS
 
 FORGOTTEN = -1
 """Cluster of a sample that has been forgotten."""
@@ -85,14 +86,7 @@ def assign_remaining(client: Client, payload: Payload) -> Payload:
     return {}
 
 
-@assign_remaining.on_blocks
-def _assign_block(block: Block, payload: Payload) -> Payload:
-    values = assigned(block.rows, payload["result"], CentroidMethod)
-    forgotten = block.state.filled(_PRESENT, torch.ones(block.x.shape[1], dtype=torch.uint8)).flatten() == 0
-    values["clusters"][forgotten], values["confidence"][forgotten] = FORGOTTEN, 0.0
-    for name, part in values.items():
-        block.keep(name, block.by_client(part))
-    return {}
+assign_remaining.on_blocks(assign_block)  # clients of one array forget nothing
 
 
 @dataclass(frozen=True)
