@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
-from fedkin.clustering.nearest import PAIRS
 
 _NEAR = 10
 """Nodes of a cluster that a point's distance from it is measured to; nearly all votes are for one cluster."""
+_PAIRS = 1 << 18
+"""Distances in memory at once: a megabyte, which the processor's cache holds, takes half the time of 64."""
 
 
 class Votes(NamedTuple):
@@ -27,7 +28,7 @@ def nearest_nodes(centroids: Tensor, points: Tensor) -> Votes:
     """Return the five nodes nearest to each point, or all nodes if there are fewer."""
     voters = min(5, len(centroids))
     nodes, squares = [torch.zeros(0, voters, dtype=torch.int64)], [torch.zeros(0, voters)]
-    for part in points.split(max(1, PAIRS // len(centroids))):
+    for part in points.split(max(1, _PAIRS // len(centroids))):
         distances, nearest = torch.cdist(part, centroids).topk(voters, largest=False)
         nodes.append(nearest)
         squares.append(distances.square().clamp_min(1e-30))  # votes are its inverse
@@ -69,19 +70,18 @@ def node_margins(result: Mapping[str, Any], points: Tensor, clusters: Tensor) ->
     """
     centroids = result["centroids"][result["clusters"].argsort(stable=True)]  # each cluster's side by side
     sizes = result["clusters"].bincount(minlength=result["n_clusters"]).tolist()
-    # Fewer distances at a time, as all are looked at again, which pays in the processor's cache.
-    rows, margins = max(1, (1 << 21) // len(centroids)), [torch.zeros(0)]
+    rows, margins = max(1, _PAIRS // len(centroids)), [torch.zeros(0)]
     for part, own in zip(points.split(rows), clusters.split(rows), strict=True):
-        squares = torch.cdist(part, centroids).square().split(sizes, dim=1)
-        away = torch.stack([_mean_of_nearest(of_cluster) for of_cluster in squares], 1).sqrt()
+        distances = torch.cdist(part, centroids).split(sizes, dim=1)
+        away = torch.stack([_mean_of_nearest(of_cluster) for of_cluster in distances], 1).sqrt()
         margins.append(distance_margin(away, own))
     return torch.cat(margins)
 
 
-def _mean_of_nearest(squares: Tensor) -> Tensor:
-    """Return the mean of each row's ten least numbers, or of all if they are fewer; infinity if there are none."""
-    if not squares.shape[1]:
-        return torch.full((len(squares),), torch.inf)
-    if squares.shape[1] > _NEAR:  # a partition takes half the time of torch's topk
-        squares = torch.from_numpy(np.partition(squares.numpy(), _NEAR - 1, axis=1)[:, :_NEAR])
-    return squares.mean(1)
+def _mean_of_nearest(distances: Tensor) -> Tensor:
+    """Return the mean square of each row's ten least numbers, or of all if they are fewer; infinity of none."""
+    if not distances.shape[1]:
+        return torch.full((len(distances),), torch.inf)
+    if distances.shape[1] > _NEAR:  # a partition takes half the time of torch's topk
+        distances = torch.from_numpy(np.partition(distances.numpy(), _NEAR - 1, axis=1)[:, :_NEAR])
+    return distances.square().mean(1)
