@@ -18,7 +18,6 @@ from fedkin.core.tasks import known_task
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
-from fedkin.data.statistics import column_sums, hidden_column_sums
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import checked_method
@@ -78,8 +77,6 @@ class Overheard(LocalFederation):
             inner = known_task(payload["task"])
             if inner.name not in self.crossings:
                 self._keep(inner, before, payload["payload"], inner.run([_copied(before)], [payload["payload"]])[0])
-        elif task is hidden_column_sums:
-            self._keep(column_sums, before, payload, column_sums.run([_copied(before)], [payload])[0])
 
 
 def _copied(client: Client) -> Client:

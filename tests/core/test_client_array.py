@@ -8,7 +8,7 @@ from fedkin.core import Client, FedkinError, client_task
 from fedkin.core.client_array import ClientArray
 from fedkin.core.method import NEW
 from fedkin.core.runner import Runner
-from fedkin.data.described_rows import DESCRIBED
+from fedkin.data.preparation import DESCRIBED
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.centralized import KMeansMethod
 from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod

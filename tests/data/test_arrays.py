@@ -22,7 +22,6 @@ from fedkin.data.tables import as_tensor
         np.array([[1, 2], [3, 4]], dtype=np.uint8),
         np.array([[3.0, 4.0], [1.0, 2.0]])[::-1],
         torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16, requires_grad=True),
-        pd.DataFrame({"a": [1, 3], "b": [2.0, 4.0]}),
         [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])],
     ],
 )
@@ -52,7 +51,6 @@ def test_images_get_a_channel_and_bytes_become_fractions():
         ([[1e30]], "in another unit"),
         ([[1, "a"], [2, None]], "give a table as a DataFrame"),
         ([[1.0, 2.0], [3.0]], "rows of one length"),
-        (pd.DataFrame({"a": []}), "is empty"),
     ],
 )
 def test_samples_that_cannot_be_used_are_refused(value, words):

@@ -11,9 +11,10 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.core.client import Column
-from fedkin.data.checks import check_arrays, check_cells, column_moments
+from fedkin.data.checks import check_arrays, check_cells, check_columns
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
+from fedkin.data.statistics import moments_of
 from fedkin.data.tables import frame_to_table
 from prepared_tables import category, federation, number, table
 
@@ -72,11 +73,9 @@ def test_another_unit_is_found_where_ranges_overlap_at_half_of_the_clients_and_o
 @pytest.mark.parametrize("low", [-1e300, 0.0, 5e-324])
 @pytest.mark.parametrize("high", [1e-300, 1.0, 1.7e308])
 def test_no_number_that_a_client_sends_stops_the_checks(low, high):
-    reply = {"names": ["x"], **{key: torch.tensor([9.0]).double() for key in ("filled", "sum")}}
-    reply |= {"min": torch.tensor([low]).double(), "max": torch.tensor([high]).double()}
-    squares = {name: torch.tensor([1.7e308]).double() for name in "ab"}
-    moments = column_moments(["x"], torch.tensor([high]).double(), {"a": reply, "b": reply}, squares)
-    assert moments["x"].keys() == {"a", "b"}
+    sent = (torch.tensor([value], dtype=torch.float64) for value in (9.0, 9.0, low, high, high, 1.7e308))
+    moments = moments_of(*sent)
+    check_columns([Column("x")], {}, moments={"a": moments, "b": moments})
 
 
 def test_categories_that_differ_in_spelling_and_those_of_no_other_client_are_found():

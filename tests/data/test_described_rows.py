@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client
 from fedkin.core.method import NEW
-from fedkin.data.described_rows import DESCRIBED, carried_over, find_new_rows, new_rows, remember_rows
-from fedkin.data.preparation import prepare
+from fedkin.data.preparation import DESCRIBED, carried_over, find_new_rows, new_rows, prepare, remember_rows
 from fedkin.data.tables import as_dataset
 from fedkin.engines.local import LocalFederation
 

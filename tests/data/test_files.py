@@ -19,9 +19,9 @@ from openpyxl import Workbook
 
 from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError
-from fedkin.data.dataset import Dataset
 from fedkin.data.options import TableOptions
 from fedkin.data.sources import load, read_file, read_sheet
+from fedkin.data.tables import Dataset
 from fuzzing import damaged_bytes, fuzzed
 
 

@@ -23,8 +23,7 @@ from fedkin.data.preparation import (
     prepare,
     restore_preparation,
 )
-from fedkin.data.scenarios.hidden import Arrivals
-from fedkin.data.scenarios.partitions import Labelled
+from fedkin.data.scenarios import Arrivals, Labelled
 from fedkin.data.statistics import moments, table_columns
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.core.client import Table
-from fedkin.data.encoding import Encoding, fit_scales
+from fedkin.data.encoding import Encoding, fit_encoding
 from fedkin.data.inputs import ClientFiles
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import Preparation, encode, prepare, restore_preparation
-from fedkin.data.statistics import ColumnSums, column_histograms, histograms, moments
+from fedkin.data.statistics import ColumnSums, column_histograms, moments
 from fedkin.engines.local import LocalFederation
 
 
 def scales_of(x):
-    """Scale and limits of one column, without a federation."""
+    """Scale and limits of one column."""
     values = torch.as_tensor(x, dtype=torch.float64)[:, None]
     filled, mean = torch.tensor([float(len(values))]), values.mean(0)
     squares = (values - mean).square().sum(0)
     sums = ColumnSums(len(values), filled, values.sum(0), squares, [], values.amin(0), values.amax(0))
-    return fit_scales(sums, ["x"], ["number"], "auto", lambda at, low, high: histograms(values[:, at], low, high))
+    return fit_encoding(LocalFederation([Client(0, values)]), sums, TableOptions(), shape=(1,))[0]
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,11 +12,11 @@ from PIL import Image
 
 from fedkin.core.errors import FedkinError
 from fedkin.data import sources as module
-from fedkin.data.dataset import Dataset
 from fedkin.data.inputs import load_clients
 from fedkin.data.names import EMBEDDED
 from fedkin.data.options import TableOptions
 from fedkin.data.sources import decode_images, load
+from fedkin.data.tables import Dataset
 
 
 def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_for(tmp_path, monkeypatch):

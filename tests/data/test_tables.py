@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.dataset import encode_labels
 from fedkin.data.options import TableOptions
 from fedkin.data.sources import read_file
-from fedkin.data.tables import as_frame, frame_to_dataset, frame_to_table
+from fedkin.data.tables import as_frame, encode_labels, frame_to_dataset, frame_to_table
 
 
 def write(path, text):

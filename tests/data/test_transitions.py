@@ -9,7 +9,7 @@ from fedkin.core import Client
 from fedkin.core.errors import RefusalError
 from fedkin.data.encoding import Encoding
 from fedkin.data.preparation import prepare
-from fedkin.data.transitions import count_transitions
+from fedkin.data.profile import count_transitions
 from fedkin.engines.local import LocalFederation
 
 RESULT = {"n_clusters": 3, "features": "raw", "centroids": torch.tensor([[0.0], [10.0], [20.0]])}

@@ -14,7 +14,7 @@ from four_sites import OPTIONS, config, grid
 import planted
 from fedkin.core import FedkinError
 from fedkin.data.preparation import restore_preparation
-from fedkin.data.transitions import count_transitions
+from fedkin.data.profile import count_transitions
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, read_site
 from fedkin.engines.flower_engine.messages import HELLO, TASK, content, read

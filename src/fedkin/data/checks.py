@@ -111,41 +111,19 @@ Frequencies = Mapping[str, Mapping[str, float]]
 """By client, how many rows of a column have each category; "" stands for all others."""
 
 
-def column_moments(
-    names: Sequence[str], means: Tensor, replies: Mapping[str, Mapping[str, Any]], squares: Mapping[str, Tensor]
-) -> dict[str, dict[str, Moments]]:
-    """Return the moments of columns from what clients report, by column and client.
-
-    `means`, float64 ``(columns,)``, are those of all clients. `replies` have by client's name the ``names`` of its
-    columns, and float64 ``filled``, ``sum``, ``min`` and ``max`` of each; `squares`, float64 ``(columns,)``, are sums
-    of squared distances from `means`.
-    """
-    moments: dict[str, dict[str, Moments]] = {name: {} for name in names}
-    center = dict(zip(names, means.tolist(), strict=True))
-    for client, reply in replies.items():
-        around = dict(zip(names, squares[client].tolist(), strict=True))
-        sent = (reply[key].tolist() for key in ("filled", "sum", "min", "max"))
-        for name, filled, total, low, high in zip(reply["names"], *sent, strict=True):
-            if filled and name in moments:
-                away = total / filled - center[name]
-                varies = low < high and math.isfinite(away)  # of one value only rounding is left
-                deviation = math.sqrt(max(0.0, around[name] / filled - away * away)) if varies else 0.0
-                moments[name][client] = Moments(filled, total / filled, deviation, low, high)
-    return moments
-
-
 def check_columns(
     columns: Sequence[Column],
     reports: Mapping[str, Mapping[str, ColumnReport]],
     left_out: Collection[str] = (),
-    moments: Mapping[str, ByClient] | None = None,
+    moments: Mapping[str, Tensor] | None = None,
     counts: Mapping[str, Sequence[Tensor]] | None = None,
 ) -> list[Finding]:
     """Return findings on columns that clients have agreed on, but for those that were `left_out` since.
 
-    `reports` are those of each client, by name, of its columns. Without secure sums `moments` are those of
-    `column_moments`, and `counts` by client the frequencies of each column's categories.
+    `reports` are those of each client, by name, of its columns. Without secure sums `moments` are by client those of
+    `fedkin.data.statistics.moments_of`, and `counts` the frequencies of each column's categories.
     """
+    measured = {client: part.T.tolist() for client, part in (moments or {}).items()}
     alike: dict[tuple[Check, str], list[str]] = {}  # columns of which the same is to be said
     units: dict[str, dict[str, str]] = {}
     for i, column in enumerate(columns):
@@ -163,7 +141,9 @@ def check_columns(
                 alike.setdefault(("spelling", what), []).append(name)
             elif apart := _disjoint(levels, rows):
                 alike.setdefault(("disjoint", f"no frequent value {apart}"), []).append(name)
-        elif column.kind in MEASURED and (unit := _unit((moments or {}).get(name, {}), column.kind)):
+        elif column.kind in MEASURED and (
+            unit := _unit({client: Moments(*part[i]) for client, part in measured.items()}, column.kind)
+        ):
             units.setdefault(unit[0], {})[name] = unit[1]
     findings = [
         Finding(

@@ -26,6 +26,7 @@ from fedkin.core.client import Samples, Table
 from fedkin.core.replies import Expected, counts_to, int64, is_list, is_text, uint8
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content
+from fedkin.data.statistics import smallest_group
 from fedkin.secure_aggregation.client_tasks import GROUP, TAG, keys_of, secret_of
 from fedkin.secure_aggregation.masks import agreed, channel_key, octets_of, rows_of
 from fedkin.secure_aggregation.masks import content as bytes_of
@@ -103,7 +104,7 @@ def count_words(client: Client, payload: Payload) -> Payload:
     known = {word: place for place, word in enumerate(words) if word in shared}
     texts = _texts(client)
     if texts is not None and known:
-        minimum, clusters = _minimum(client, payload), client.state["clusters"]
+        minimum, clusters = smallest_group(client, payload), client.state["clusters"]
         places = list(known.values())
         holds = torch.from_numpy(_vectorizer(vocabulary=list(known)).transform(texts).toarray())
         for cluster in range(k):
@@ -119,10 +120,6 @@ def _texts(client: Client) -> list[str] | None:
     return texts_of(client.samples, client.table, len(client)) if "clusters" in client.state else None
 
 
-def _minimum(client: Client, payload: Payload) -> int:
-    return max(MIN_MEMBERS, int(payload["min_members"]), client.min_members)
-
-
 def _vectorizer(**options: Any) -> Any:
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -134,7 +131,7 @@ def _words(client: Client, payload: Payload) -> list[str] | None:
     if (texts := _texts(client)) is None:
         return None
     with suppress(ValueError):  # no word is held by so many
-        vectorizer = _vectorizer(min_df=_minimum(client, payload), max_features=_MOST).fit(texts)
+        vectorizer = _vectorizer(min_df=smallest_group(client, payload), max_features=_MOST).fit(texts)
         return [str(word) for word in vectorizer.get_feature_names_out()]
     return []
 

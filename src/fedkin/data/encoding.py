@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
 
 from fedkin.core import Federation
-from fedkin.core.client import MAX_CATEGORIES, MEASURED, Column, Kind, Table
+from fedkin.core.client import MAX_CATEGORIES, MEASURED, Column, Table
 from fedkin.core.errors import FedkinError, listing, mid_sentence, option
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.data.options import Imputation, TableOptions
@@ -117,8 +117,8 @@ class Encoding:
 
         `origin` names the table, at the beginning of error messages. `donors` are rows that empty cells are imputed
         from, the table itself at a client. Without donors such cells take the value of the nearest of the `centres` of
-        clusters, as `from_centres` has them, or without these `fill`. Raises FedkinError if a table lacks a column, or
-        one is of another kind.
+        clusters, float64 ``(k, width)`` with NaN for what is not known, or without these `fill`. Raises FedkinError if
+        a table lacks a column, or one is of another kind.
         """
         x, empty = self._encoded(table, origin)
         if self.imputation == "median" or not bool(empty.any()):
@@ -126,8 +126,8 @@ class Encoding:
         if donors is None:
             if centres is None:
                 return x
-            unknown = centres.new_full((len(centres), x.shape[1] - centres.shape[1]), torch.nan)
-            return from_centres(x, empty, torch.cat([centres, unknown], 1))
+            centres = torch.nn.functional.pad(centres, (0, x.shape[1] - centres.shape[1]), value=torch.nan)
+            return from_neighbours(x, empty, centres, centres.isnan(), 1)
         return from_neighbours(x, empty, *((x, empty) if donors is table else self._encoded(donors, origin)))
 
     def _encoded(self, table: Table, origin: str) -> tuple[Tensor, Tensor]:
@@ -220,8 +220,8 @@ class Encoding:
 # Imputation.
 
 
-def from_neighbours(x: Tensor, empty: Tensor, donors: Tensor, donors_empty: Tensor) -> Tensor:
-    """Replace empty cells by the mean of the five most similar donors that are not empty there.
+def from_neighbours(x: Tensor, empty: Tensor, donors: Tensor, donors_empty: Tensor, count: int = 5) -> Tensor:
+    """Replace empty cells by the mean of the `count` most similar donors that are not empty there.
 
     Rows are compared in the cells that both have, as in Troyanskaya et al. (2001), with at most 1,000 donors, evenly
     spaced. `x`, float32 ``(n, width)``, are encoded rows with fill values in `empty` cells, bool ``(n, width)``.
@@ -239,28 +239,8 @@ def from_neighbours(x: Tensor, empty: Tensor, donors: Tensor, donors_empty: Tens
     holes = x[rows][:, columns].double().masked_fill(empty[rows][:, columns], torch.nan)
     full = donors[sample][:, columns].double().masked_fill(donors_empty[sample][:, columns], torch.nan)
     x = x.clone()
-    x[rows[:, None], columns] = torch.from_numpy(KNNImputer().fit(full.numpy()).transform(holes.numpy())).float()
-    return x
-
-
-def from_centres(x: Tensor, empty: Tensor, centres: Tensor) -> Tensor:
-    """Replace empty cells by those of the centre that is nearest in the cells that are not empty.
-
-    `x`, float32 ``(n, width)``, are encoded rows with fill values in `empty` cells, bool ``(n, width)``; `centres`,
-    float64 ``(k, width)``, have NaN for what is not known. Return float32 ``(n, width)``. Each row is imputed alone, so
-    that it does not matter which rows are beside it. Fill values stay if the centre is not known, and in rows without
-    any cell.
-    """
-    rows = (empty.any(1) & ~empty.all(1)).nonzero()[:, 0]
-    if not len(rows) or not len(centres):
-        return x
-    cells, gaps = x[rows].double(), empty[rows]
-    distances = [
-        torch.where(gaps | centre.isnan(), torch.nan, (cells - centre).square()).nanmean(1) for centre in centres
-    ]
-    nearest = centres[torch.stack(distances).nan_to_num(torch.inf).argmin(0)]
-    x = x.clone()
-    x[rows] = torch.where(gaps & ~nearest.isnan(), nearest, cells).float()
+    imputer = KNNImputer(n_neighbors=count).fit(full.numpy())
+    x[rows[:, None], columns] = torch.from_numpy(imputer.transform(holes.numpy())).float()
     return x
 
 
@@ -272,33 +252,65 @@ def fit_encoding(
 ) -> tuple[Encoding, list[str]]:
     """Fit the encoding of tables with a schema, or of arrays of a shape; return it, and notes for the user.
 
-    Clients are asked for histograms if numbers are missing or far from the others. `sums` are those of the columns.
+    Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so by the scaling
+    "auto" columns that `share_unit` are divided by one common scale, and the others each by its own, within limits if
+    they have outliers. Numbers that all lie in [0, 1] are left alone. Clients are asked for histograms if cells are
+    empty or numbers far from the others. `sums` are those of the columns.
     """
     columns = tuple(Column(f"column {i + 1}") for i in range(shape[0])) if schema is None else schema.columns
-    names = [column.name if schema is None else f"'{column.name}'" for column in columns]
+    scaling = options.scaling if len(shape) < 2 else "standard"  # an image's channels have one scale each
+    notes: list[str] = []
     has_other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts], dtype=torch.bool)
     fill = _NONE if schema is None else _fill_values(fed, columns, sums)
-    scaling = options.scaling if len(shape) < 2 else "standard"  # an image's channels have one scale each
-    ask = histograms_of(fed, None if schema is None else columns)
-    scales = fit_scales(sums, names, [column.kind for column in columns], scaling, ask)
-    means, spreads = [], []
+    mode: Mode = "none" if scaling == "none" else "standard"
+    low, high, lower, upper = sums.low, sums.high, _NONE, _NONE
+    is_constant = constant(sums.mean, sums.spread)
+    if low is not None and high is not None and not sums.trimmed:
+        is_constant = low == high
+    mean, scale = sums.mean, torch.where(is_constant, 1.0, sums.spread)
+    if scaling == "auto" and low is not None and high is not None:
+        are_plain = all(column.kind == "number" for column in columns)
+        if are_plain and in_unit(low, high):
+            mode = "unit"
+            if sums.trimmed:  # some values may be beyond those of the rest
+                lower, upper = torch.zeros_like(mean), torch.ones_like(mean)
+        else:
+            shared = share_unit(low, high, sums.spread) if are_plain else torch.zeros_like(is_constant)
+            if shared.any():
+                mode, common = "common", sums.spread[shared].square().mean().sqrt()
+                scale = torch.where(shared & ~is_constant, common, scale)
+                notes.append(
+                    f"{int(shared.sum())} of {len(shared)} columns look like measures in one unit, so they are divided "
+                    f"by one common scale; {option('scaling', 'standard')} divides each by its own."
+                )
+            measured = torch.tensor([column.kind in MEASURED for column in columns]) & (sums.filled > 0)
+            ask = histograms_of(fed, None if schema is None else columns)
+            far, *parts = _find_limits(ask, sums, low, high, measured & ~shared)
+            if len(far):
+                unlimited = torch.full_like(mean, MAX_NUMBER)
+                mean, scale, lower, upper = (
+                    values.index_copy(0, far, part)
+                    for values, part in zip((mean, scale, -unlimited, unlimited), parts, strict=True)
+                )
+                names = [columns[i].name if schema is None else f"'{columns[i].name}'" for i in far.tolist()]
+                notes.append(
+                    f"Values of {listing(names, 5)} that are far from all others count as a limit; "
+                    f"{option('scaling', 'standard')} takes them as they are."
+                )
+    means, spreads = list(mean.split(1)), list(scale.split(1))
     for i, column in enumerate(columns):
-        mean, spread = scales.mean[i : i + 1], scales.scale[i : i + 1]
         if column.kind == "category":
             counts = sums.counts[i] if has_other[i] else sums.counts[i][:-1]
-            mean = counts / counts.sum().clamp_min(1)
-            total = 1 - mean.square().sum()
-            spread = torch.full_like(mean, float(total.sqrt()) if total > 1e-12 else 1.0)
-        means.append(mean)
-        spreads.append(spread)
+            means[i] = counts / counts.sum().clamp_min(1)
+            total = 1 - means[i].square().sum()
+            spreads[i] = torch.full_like(counts, float(total.sqrt()) if total > 1e-12 else 1.0)
     mean, scale = torch.cat(means), torch.cat(spreads)
-    if scales.mode in ("unit", "none"):
+    if mode in ("unit", "none"):
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     encoding = Encoding(
-        scales.mode, mean, scale, scales.low, scales.high, shape, schema or Schema(()), fill, has_other,
-        options.imputation,
-    )  # fmt: skip
-    return encoding, [*([] if schema is None else _notes(columns, sums, encoding)), *scales.notes]
+        mode, mean, scale, lower, upper, shape, schema or Schema(()), fill, has_other, options.imputation
+    )
+    return encoding, [*([] if schema is None else _notes(columns, sums, encoding)), *notes]
 
 
 def _fill_values(fed: Federation, columns: Sequence[Column], sums: ColumnSums) -> Tensor:
@@ -336,69 +348,8 @@ def _notes(columns: Sequence[Column], sums: ColumnSums, encoding: Encoding) -> l
 # Scales of columns, and limits of those with outliers.
 
 
-class ColumnScales(NamedTuple):
-    """How columns are scaled: `mean` and `scale`, and limits `low` and `high`, empty without outliers, ``(columns,)``.
-
-    All are float64. `notes` say for the user which columns have a common scale and which have limits.
-    """
-
-    mode: Mode
-    mean: Tensor
-    scale: Tensor
-    low: Tensor = _NONE
-    high: Tensor = _NONE
-    notes: Sequence[str] = ()
-
-
-def fit_scales(sums: ColumnSums, names: Sequence[str], kinds: Sequence[Kind], scaling: str, ask: Ask) -> ColumnScales:
-    """Fit scales of columns, or of channels of images, to sums over all clients.
-
-    Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so by the `scaling`
-    "auto" columns that `share_unit` are divided by one common scale, and the others each by its own, within limits if
-    they have outliers; `ask` is called for histograms then. Numbers that all lie in [0, 1] are left alone. `names` are
-    those of the columns as a sentence has them, and `kinds` theirs; categories are scaled as if they were numbers.
-    """
-    low, high, are_plain = sums.low, sums.high, set(kinds) == {"number"}
-    if scaling == "none" or (scaling == "auto" and are_plain and in_unit(low, high)):
-        mode: Mode = "none" if scaling == "none" else "unit"
-        zeros, ones = torch.zeros_like(sums.mean), torch.ones_like(sums.mean)
-        # Where ends are trimmed, some values may be beyond those of the rest.
-        ends = (zeros, ones) if mode == "unit" and sums.trimmed else (_NONE, _NONE)
-        return ColumnScales(mode, zeros, ones, *ends)
-    if low is None or high is None:
-        scale = torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread)
-        return ColumnScales("standard", sums.mean, scale)
-    is_constant = constant(sums.mean, sums.spread) if sums.trimmed else low == high
-    shared = torch.zeros_like(low, dtype=torch.bool)
-    if scaling == "auto" and are_plain:
-        shared = share_unit(low, high, sums.spread)
-    common = sums.spread[shared].square().mean().sqrt()
-    mean, scale = sums.mean, torch.where(is_constant, 1.0, torch.where(shared, common, sums.spread))
-    mode, notes = "common" if shared.any() else "standard", []
-    if shared.any():
-        what = f"{int(shared.sum())} of {len(shared)} columns look like measures in one unit"
-        how = f"they are divided by one common scale; {option('scaling', 'standard')} divides each by its own"
-        notes.append(f"{what}, so {how}.")
-    measured = torch.tensor([kind in MEASURED for kind in kinds]) & (sums.filled > 0)
-    limits = _find_limits(ask, sums, low, high, measured & ~shared) if scaling == "auto" else None
-    if limits is None:
-        return ColumnScales(mode, mean, scale, notes=notes)
-    positions, *parts = limits
-    limited = listing([names[i] for i in positions.tolist()], 5)
-    takes = f"{option('scaling', 'standard')} takes them as they are"
-    notes.append(f"Values of {limited} that are far from all others count as a limit; {takes}.")
-    unlimited = torch.full_like(mean, MAX_NUMBER)
-    mean, scale, low, high = (
-        column.index_copy(0, positions, values)
-        for column, values in zip((mean, scale, -unlimited, unlimited), parts, strict=True)
-    )
-    return ColumnScales(mode, mean, scale, low, high, notes)
-
-
-def in_unit(low: Tensor | None, high: Tensor | None) -> bool:
+def in_unit(low: Tensor, high: Tensor) -> bool:
     """Return whether all values lie in [0, 1], and not all of them below 0.01, next to 0."""
-    if low is None or high is None:
-        return False
     return bool((low >= 0).all() and (high <= 1).all()) and float(high.max()) >= 0.01
 
 
@@ -437,15 +388,12 @@ def constant(mean: Tensor, spread: Tensor) -> Tensor:
     return spread <= 1e-12 * mean.abs()
 
 
-_Limits = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Positions of columns with outliers, int64 ``(k,)``; of limited values mean and standard deviation, and the limits."""
+def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: Tensor) -> tuple[Tensor, ...]:
+    """Return the columns with outliers, of those `among` which they may be, and what becomes of them.
 
-
-def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: Tensor) -> _Limits | None:
-    """Return the limits of the columns with outliers, of those `among` which they may be; ``None`` without any.
-
-    Clients are asked only if some value is five standard deviations from the mean; where ends are trimmed nobody knows,
-    so all columns have limits. Mean and deviation are read from a histogram between the limits.
+    That are their positions, int64 ``(k,)``; the mean and standard deviation of limited values, which are read from a
+    histogram; and the limits. Clients are asked only if some value is five standard deviations from the mean; where
+    ends are trimmed nobody knows, so all columns have limits.
     """
     reach = torch.maximum(high - sums.mean, sums.mean - low)
     positions = (among & ((reach > 5.0 * sums.spread) | (sums.trimmed and low < high))).nonzero()[:, 0]
@@ -454,9 +402,7 @@ def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: T
     width = last - first
     outlying = filled & ((greatest > last + 2.0 * width) | (least < first - 2.0 * width) | sums.trimmed)
     positions, low, high = positions[outlying], (first - width)[outlying], (last + width)[outlying]
-    if not len(positions):
-        return None
-    counts = ask(positions, low, high)
+    counts = ask(positions, low, high) if len(positions) else torch.zeros(0, BINS)
     middles = low[:, None] + (torch.arange(BINS) + 0.5) / BINS * (high - low)[:, None]
     shares = counts / counts.sum(1, keepdim=True).clamp_min(1)
     mean = (shares * middles).sum(1)

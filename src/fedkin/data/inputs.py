@@ -30,13 +30,24 @@ from fedkin.core.method import Fraction
 from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells, check_labels
-from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels, notes_on_outcomes, too_many_labels
 from fedkin.data.names import KINDS, expanded, files_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
-from fedkin.data.population import Population, client_of, hold_out
+from fedkin.data.population import Population, hold_out
 from fedkin.data.samples import SUGGESTED, folder_dataset, pixels_of, with_embeddings
 from fedkin.data.sources import clients_in_one, read_file, read_rows
-from fedkin.data.tables import LARGEST, as_dataset, as_frame, as_tensor, label_of
+from fedkin.data.tables import (
+    LABEL_NAMES,
+    LARGEST,
+    Dataset,
+    as_dataset,
+    as_frame,
+    as_tensor,
+    in_order,
+    label_of,
+    not_labels,
+    notes_on_outcomes,
+    too_many_labels,
+)
 
 FORMS = (
     "an array, a tensor, a DataFrame, a file, a pair (x, y), a torch Dataset or DataLoader, or a Hugging Face Dataset"
@@ -579,14 +590,11 @@ class ClientFiles:
             raise FedkinError(
                 f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
             )
-        clients = [client_of(i, site) for i, site in enumerate(sites)]
-        tests = []
-        for i, (site, y) in enumerate(zip(sites, labels, strict=True) if labelled else ()):
-            clients[i].y = y
-            if self.test_fraction > 0:
-                rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
-                clients[i] = clients[i].rows(rest)
-                tests.append((site.x[out], y[out]))
+        clients, tests = [site.client(i, site.y if labelled else None) for i, site in enumerate(sites)], []
+        for i, (site, y) in enumerate(zip(sites, labels, strict=True) if self.test_fraction > 0 else ()):
+            rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
+            clients[i] = clients[i].rows(rest)
+            tests.append((site.x[out], y[out]))
         guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
         comparable = labelled and not too_many_labels(len(classes), sum(map(len, sites)))
         apart, questions = notes_on_sites(sites, comparable)

@@ -14,7 +14,6 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import ending_of, stem_of
 from fedkin.core.seeds import derive_generator
-from fedkin.data.dataset import Dataset
 from fedkin.data.names import READ
 
 
@@ -157,11 +156,6 @@ class Population:
 def _empty(client: Client) -> Client:
     """Return a client of the same kind without samples or state."""
     return replace(client.rows(torch.zeros(0, dtype=torch.int64)), state={})
-
-
-def client_of(number: int, data: Dataset) -> Client:
-    """Return a client, without labels, with the samples of a data set."""
-    return Client(number, data.x, table=data.table, samples=data.samples if data.table is None else None)
 
 
 def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -5,21 +5,24 @@ Clients that join late prepare their data by the same, and so does a client whos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 
+import numpy as np
+import pandas as pd
 import torch
+from pandas.util import hash_array
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
 from fedkin.core.client import MAX_CATEGORIES, Column, Table
 from fedkin.core.client_array import Block, ClientArray
 from fedkin.core.errors import RefusalError, listing, option, setting
+from fedkin.core.method import NEW
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import (
-    MAX_COUNT,
     Array,
     Expected,
     Failure,
@@ -35,12 +38,21 @@ from fedkin.core.replies import (
     reals,
 )
 from fedkin.data import checks, statistics
-from fedkin.data.dataset import Dataset
 from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS, Imputation, TableOptions
 from fedkin.data.samples import with_embeddings
-from fedkin.data.schema import Reports, Schema, agree, aligned, are_columns, is_place, quoted, reports_by_name, without
-from fedkin.data.tables import as_dataset, plain_numbers
+from fedkin.data.schema import (
+    Reports,
+    Schema,
+    agree,
+    aligned,
+    are_columns,
+    id_texts,
+    is_place,
+    quoted,
+    reports_by_name,
+)
+from fedkin.data.tables import Dataset, as_dataset, plain_numbers
 from fedkin.secure_aggregation.sums import check_enough
 
 if TYPE_CHECKING:
@@ -49,6 +61,9 @@ if TYPE_CHECKING:
 
 STATE = "preparation"
 """Key of the encoding of its data in a client's state, uint8."""
+DESCRIBED = "described_rows"
+"""In a client's state: of each row that it has described, what names it and what it holds, int64 ``(m, 2)``."""
+_BATCH = 4_096
 
 
 @dataclass(frozen=True)
@@ -448,11 +463,9 @@ def _prepare_tables(
     if fed.secure_sums:
         sums = statistics.secure_sums(fed, len(agreed), agreed)
     else:
-        sums, squares, counts = statistics.open_sums(fed, replies, agreed)
-        by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
-        sent, around = {called[i]: replies[i] for i in squares}, {called[i]: squares[i] for i in squares}
-        moments = checks.column_moments([column.name for column in agreed], sums.mean, sent, around)
-        exact = moments, {called[i]: counts[i] for i in squares}
+        sums, moments, counts = statistics.open_sums(fed, replies, agreed)
+        by_name = {called[client]: reports[client] for client in moments}  # who did not fail since
+        exact = tuple({called[i]: part for i, part in of_clients.items()} for of_clients in (moments, counts))
     schema, sums = _comparable(schema, sums, reports)
     questions = [
         *checks.check_names({client: columns.keys() for client, columns in reports.items()}),
@@ -492,8 +505,14 @@ def _comparable(schema: Schema, sums: statistics.ColumnSums, reports: Reports) -
     }
     for reason, dropped in reasons.items():
         if dropped and (dropped is not places or len(dropped) < len(schema.columns)):
-            rest = [i for i, name in enumerate(schema.names) if name not in dropped]
-            schema, sums = without(schema, dropped, f"Columns are left out that {reason}."), sums.of(rest)
+            rest, note = (
+                [i for i, name in enumerate(schema.names) if name not in dropped],
+                f"Columns are left out that {reason}.",
+            )
+            if not rest:
+                raise FedkinError(f"No column is left to compare samples by: {note}")
+            columns = tuple(schema.columns[i] for i in rest)
+            schema, sums = replace(schema, columns=columns, notes=[*schema.notes, note]), sums.of(rest)
     codes_by_column = [
         sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist()) for counts in sums.counts
     ]
@@ -526,91 +545,69 @@ def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[i
         fed.ask_until_all_reply(encode, {"encoding": preparation.encoding.tree()}, new)
 
 
-# Which columns of prepared rows are discrete: categories, truth values, and numbers with few values.
+# Which of its rows a client has described to a server, so that the update of a run asks for new ones alone.
 
 
-CONTINUOUS, UNKNOWN = -1, -2
-"""What stands for a column that is not discrete, and for one of which a client cannot tell."""
+def carried_over(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what a client begins with in a run that updates the one at whose end it has this state."""
+    return {name: state[name] for name in (STATE, DESCRIBED) if name in state}
 
 
-def common_blocks(by_client: Iterable[Tensor], width: int) -> Tensor:
-    """Return which columns are discrete, from the `blocks_of` all clients; those of another width do not count.
+def find_new_rows(client: Client, least: int = 1) -> bool:
+    """Note in the state of a client which of its rows are new: those that it had not described by the run before.
 
-    Discrete are categories, truth values, in arrays indicators of categories, and numbers of which no client with 20 or
-    more has more than three different values. Return int64 ``(width,)``: the same number, at least 0, for the columns
-    that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a row; 0 if samples
-    are no rows.
+    One that has changed is not. Return whether `least` or more rows of before have changed or gone while others are
+    there, or nothing is remembered, so that what was sent of them is out of date. Of fewer, whoever has a description
+    with and one without them could tell what they held by subtraction.
     """
-    blocks = torch.stack([torch.full((width,), UNKNOWN), *(columns for columns in by_client if len(columns) == width)])
-    numbers = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
-    return torch.where((blocks == CONTINUOUS).any(0) | (numbers == MAX_COUNT), CONTINUOUS, numbers)
+    rows, before = _fingerprints(client), client.state.get(DESCRIBED)
+    if before is None:
+        client.state[NEW] = torch.ones(len(rows), dtype=torch.bool)
+        return True
+    is_new = client.state[NEW] = ~torch.isin(rows[:, 0], before[:, 0])
+    return int((~torch.isin(before[:, 1], rows[:, 1])).sum()) >= least and not bool(is_new.all())
 
 
-def blocks_of(client: Client) -> Tensor:
-    """Return which columns of a client's prepared rows are discrete as far as it can tell, int64 ``(width,)``.
+def new_rows(client: Client) -> Client:
+    """Return the client with its new rows alone; with all, unless the run updates another."""
+    if NEW not in client.state and DESCRIBED in client.state:
+        find_new_rows(client)
+    is_new = client.state.get(NEW)
+    return client if is_new is None or bool(is_new.all()) else client.rows(is_new.nonzero()[:, 0])
 
-    Columns of one discrete column have the same number, at least 0; -1 stands for a continuous column and -2 for one
-    of which it cannot tell. Empty if samples are no rows.
+
+def remember_rows(client: Client) -> None:
+    """Note in the client's state that the server has the description of its new rows; of all, where it has no other."""
+    rows = _fingerprints(client)
+    is_new = client.state.setdefault(NEW, torch.ones(len(rows), dtype=torch.bool))
+    before = client.state.get(DESCRIBED)
+    client.state[DESCRIBED] = rows if before is None else torch.cat([before, rows[is_new]])
+
+
+def _fingerprints(client: Client) -> Tensor:
+    """Return hashes of what names each row, and of what it holds in the columns that are compared, int64 ``(n, 2)``.
+
+    A row is named by its id where all are different, else by what it holds.
     """
-    if client.x.ndim != 2:
-        return torch.zeros(0, dtype=torch.int64)
-    encoding = encoding_of(client.state)
-    if client.table is None or encoding is None or encoding.shape:
-        return _blocks_of_array(client.x)
-    columns = encoding.schema.columns
-    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
-    blocks = torch.empty(client.x.shape[1], dtype=torch.int64)
-    for column, look, (_, start, end) in zip(columns, _looks_discrete(values).tolist(), encoding.blocks, strict=True):
-        blocks[start:end] = start
-        if column.kind not in ("category", "boolean"):
-            blocks[start] = look or start
-    return blocks
+    table, encoding = client.table, encoding_of(client.state)
+    if table is None or encoding is None or encoding.shape:
+        held = _hashes(client.x.flatten(1))
+        return torch.stack([held, held], 1)
+    # Categories as the schema numbers them: a site's own numbers change with a new category.
+    held = _hashes(aligned(table, encoding.schema.columns, "The client's table", imputes=True))
+    ids = id_texts(table, encoding.schema.id) if encoding.schema.id in table.names else []
+    named = torch.from_numpy(hash_array(np.array(ids, dtype=object)).view(np.int64)) if ids else held
+    return torch.stack([named if len(named.unique()) == len(named) and "" not in ids else held, held], 1)
 
 
-def blocks_of_sets(x: Tensor) -> Tensor:
-    """Do `blocks_of` for arrays of several clients ``(clients, n, width)``: int64 ``(clients, width)``."""
-    if x.ndim != 3:
-        return torch.zeros(len(x), 0, dtype=torch.int64)
-    ordered = x[:, :: max(1, x.shape[1] // 1_000)].sort(1).values
-    may_be = x.shape[1] >= 20 and bool((((ordered[:, 1:] != ordered[:, :-1]).sum(1)) < 3).any())
-    if may_be or x.shape[2] > 2_000:
-        return torch.stack([_blocks_of_array(rows) for rows in x])
-    return torch.full((len(x), x.shape[2]), UNKNOWN if x.shape[1] < 20 else CONTINUOUS)
-
-
-def _looks_discrete(values: Tensor) -> Tensor:
-    """Return for each column of numbers 0 if it is discrete, else `CONTINUOUS` or `UNKNOWN`; empty cells are NaN.
-
-    It is if a thousand of its rows have at most three different values: four or more, such as answers from 1 to 5, are
-    near enough to a continuous column. With fewer than 20 rows a client cannot tell.
-    """
-    rows = (~values.isnan()).sum(0)
-    ordered = values[:: max(1, len(values) // 1_000)].sort(0).values  # NaN comes last
-    changes = ((ordered[1:] != ordered[:-1]) & ~ordered[1:].isnan()).sum(0)
-    return torch.where(rows < 20, UNKNOWN, torch.where(changes < 3, 0, CONTINUOUS))
-
-
-def _blocks_of_array(x: Tensor) -> Tensor:
-    """Return the blocks of an array of at most 2,000 columns, in which categories may be indicators already.
-
-    These are columns side by side of which every row has exactly one.
-    """
-    if not len(x) or x.shape[1] > 2_000:
-        return torch.full((x.shape[1],), UNKNOWN)
-    looks, low, high = _looks_discrete(x), x.amin(0), x.amax(0)
-    blocks = torch.where(looks == 0, torch.arange(x.shape[1]), looks)
-    ones = (x == high) & (high > low)
-    may_be = (blocks >= 0) & (ones | (x == low)).all(0)
-    start = 0
-    while start < x.shape[1]:
-        rows, end = torch.zeros(len(x), dtype=torch.int64), start + 1
-        for i in range(start, x.shape[1]):
-            rows = rows + ones[:, i]
-            if not may_be[i] or int(rows.amax()) > 1:
-                break
-            if int(rows.amin()) == 1:
-                end = i + 1
-                blocks[start:end] = start
-                break
-        start = end
-    return torch.where((blocks >= 0) & (high == low), UNKNOWN, blocks)
+def _hashes(rows: Tensor) -> Tensor:
+    """Return a hash of each row ``(n, width)``, int64; of equal rows each has another."""
+    weights = hash_array(np.arange(rows.shape[1], dtype=np.uint64)) | np.uint64(1)  # odd ones lose nothing
+    parts = [np.zeros(0, dtype=np.uint64)]
+    for batch in rows.split(_BATCH):
+        values = batch.double().numpy() + 0.0  # of -0 as of 0
+        cells = hash_array(np.where(np.isnan(values), np.nan, values).ravel(), categorize=False)
+        parts.append((cells.reshape(batch.shape) * weights).sum(1, dtype=np.uint64))
+    hashes = np.concatenate(parts)
+    earlier = pd.Series(hashes).groupby(hashes).cumcount().to_numpy(dtype=np.uint64)
+    return torch.from_numpy((hashes + earlier * weights.max(initial=1)).view(np.int64))

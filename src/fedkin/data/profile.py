@@ -14,20 +14,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, client_task, task
-from fedkin.core.client import Column
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, client_task, task
+from fedkin.core.client import Column, Table
+from fedkin.core.errors import RefusalError
 from fedkin.core.method import NEW
-from fedkin.core.replies import MAX_COUNT, Expected, Optional, counts_to, doubles, int64, is_flag, one_of
-from fedkin.data.described_rows import new_rows
+from fedkin.core.replies import MAX_COUNT, Expected, Optional, counts_to, doubles, int64, is_flag, is_text, one_of
+from fedkin.core.runner import predicted_clusters
+from fedkin.core.seeds import Secret
+from fedkin.core.tasks import named_object
 from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
+from fedkin.data.preparation import encoding_of, is_encoding, new_rows
 from fedkin.data.schema import aligned, are_columns, are_numbers, columns_of, plain
-from fedkin.data.statistics import UNIT, UNITS, count_lengths, of_digits, to_digits, unit_of
+from fedkin.data.statistics import UNIT, UNITS, count_lengths, of_digits, smallest_group, to_digits, unit_of
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 
@@ -177,7 +182,7 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
         clusters = clusters[client.state[NEW]] if NEW in client.state else clusters
     assert client.table is not None
     columns = columns_of(payload)
-    minimum = max(MIN_MEMBERS, int(payload["min_members"]), client.min_members)
+    minimum = smallest_group(client, payload)
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
     reported = reportable(clusters, ~values.isnan(), k, minimum)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
@@ -204,15 +209,16 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     fewest="min_members",
 )
 def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report sums by cluster and column of a table, without cells of too few values; zeros without clusters."""
+    """Report sums by cluster and column of a table, without cells of too few values; zeros without clusters.
+
+    They are one after another, and those of fractions in digits.
+    """
     replies: list[Payload] = []
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
-        if reply:
-            digits = {name: to_digits(reply[name].flatten()) for name in _FRACTIONS}
-            replies.append({**reply, **digits})
-        else:
-            shapes = _hidden_shapes(_shapes(columns_of(payload), payload["n_clusters"]))
-            replies.append({name: torch.zeros(shape) for name, shape in shapes.items()})
+        shapes = _shapes(columns_of(payload), payload["n_clusters"])
+        parts = {name: reply[name].flatten().double() if reply else torch.zeros(prod(shapes[name])) for name in shapes}
+        whole = torch.cat([part for name, part in parts.items() if name not in _FRACTIONS])
+        replies.append({"whole": whole, "fractions": to_digits(torch.cat([parts[name] for name in _FRACTIONS]))})
     return replies
 
 
@@ -223,12 +229,6 @@ def _shapes(columns: Sequence[Column], n_clusters: int) -> dict[str, tuple[int, 
     typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
     sums = {"filled": cells, "sum": cells, "squares": cells, "counts": counts}
     return {"rows": (1,), "members": (n_clusters,), **sums, **typical}
-
-
-def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the tensors in a secure sum, where fractional numbers are split into digits."""
-    digits = (len(UNITS), shapes["sum"][0] * shapes["sum"][1])
-    return {**shapes, **dict.fromkeys(_FRACTIONS, digits)}
 
 
 def _counts(values: Tensor, member: Tensor, columns: Sequence[Column], reported: Tensor) -> Tensor:
@@ -346,9 +346,79 @@ def _hidden_sums(
 
     Also return the clients that are in no sum, and why.
     """
-    terms = [Term(name, shape) for name, shape in _hidden_shapes(shapes).items() if 0 not in shape]
+    sizes = {name: prod(shape) for name, shape in shapes.items()}
+    fractions = sum(sizes[name] for name in _FRACTIONS)
+    terms = [Term("whole", (sum(sizes.values()) - fractions,)), Term("fractions", (len(UNITS), fractions))]
     sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms)
     if 0 not in sums:
         return {}, sums.missing
-    totals = {name: torch.zeros(shapes[name]) for name in ("counts", "typical_counts")} | sums[0].totals
-    return {**totals, **{name: of_digits(totals[name]).view(shapes["sum"]) for name in _FRACTIONS}}, sums.missing
+    order = [*(name for name in shapes if name not in _FRACTIONS), *_FRACTIONS]
+    totals = torch.cat([sums[0].totals["whole"], of_digits(sums[0].totals["fractions"])])
+    parts = totals.split([sizes[name] for name in order])
+    return {name: part.view(shapes[name]) for name, part in zip(order, parts, strict=True)}, sums.missing
+
+
+# Rows by their cluster in an earlier result and in a new one: the table by which clusters keep their numbers.
+
+
+@client_task(
+    takes={
+        "method": is_text, "result": lambda result: isinstance(result, dict), "encoding": is_encoding,
+        "before": counts_to(MAX_CLUSTERS), "after": counts_to(MAX_CLUSTERS), "min_members": counts_to(MAX_COUNT),
+    },
+    holds={"table": int64("before", "after")},
+    sends="How many rows of each earlier cluster are in each new one", fewest="min_members",
+)  # fmt: skip
+def count_transitions(client: Client, payload: Payload) -> Payload:
+    """Report how many rows of each cluster ``before`` are in each ``after``; the former stay in the client's state.
+
+    Of each new cluster, a site leaves cells of fewer than ``min_members`` out, so that none is found by subtraction; a
+    simulated client counts all.
+    """
+    before, after = int(payload["before"]), int(payload["after"])
+    clusters = client.state.get("clusters")
+    if clusters is None:
+        return {"table": torch.zeros(before, after, dtype=torch.int64)}
+    method = named_object(payload["method"], "Method")
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise RefusalError(f"'{payload['method']}' is no method.", public=True)
+    x = _encoded_as(client, Encoding.from_tree(payload["encoding"]))
+    old = client.state[EARLIER] = predicted_clusters(method, payload["result"], x)
+    inside = clusters[:, None] == torch.arange(after)
+    counted = reportable(
+        old, inside, before, smallest_group(client, payload) if isinstance(client.noise, Secret) else 1
+    )
+    return {"table": ((old == torch.arange(before)[:, None]).double() @ counted.double()).long()}
+
+
+def _encoded_as(client: Client, encoding: Encoding) -> Tensor:
+    """Return a client's rows as another encoding has them, whatever its own is."""
+    if not encoding.shape and client.table is not None:
+        return encoding.apply(client.table, "The client's table", client.table)
+    current = encoding_of(client.state)
+    if current is None or not current.is_scaled:
+        return encoding.scaled(client.x)
+    around = (1, -1) + (1,) * (client.x.ndim - 2)
+    raw = client.x.double() * current.scale.view(around) + current.mean.view(around)
+    same = torch.equal(current.mean, encoding.mean) and torch.equal(current.scale, encoding.scale)
+    return client.x if same else encoding.scaled(raw)
+
+
+def check_encodings(before: Encoding, now: Encoding, origin: str) -> None:
+    """Raise FedkinError if rows as `now` encodes them lack what those `before` had; `origin` says whose are those."""
+    if before.shape != now.shape:
+        raise FedkinError(f"The data are of another form than those of {origin}, so that clusters keep no numbers.")
+    aligned(Table(now.schema.columns, torch.zeros(0, len(now.schema.columns))), before.schema.columns, "The data", True)
+    names = {*now.schema.names, *now.text_names}
+    if lacking := [name for name in (*before.schema.names, *before.text_names) if name not in names]:
+        raise FedkinError(f"The data have no column '{lacking[0]}', which those of {origin} had.")
+
+
+def ask_transitions(fed: Federation, question: Payload) -> Tensor | None:
+    """Return the sum of the clients' tables, int64 ``(before, after)``; ``None`` where there is none.
+
+    `question` is as `count_transitions` takes it. Between machines the server sees the sum alone.
+    """
+    shape = (int(question["before"]), int(question["after"]))
+    sums = fed.sums().ask(count_transitions, question, {"table": shape})
+    return None if sums is None else sums["table"].round().long()

@@ -24,9 +24,9 @@ from torch import Tensor
 from fedkin.core.client import SampleEncoder, SampleKind, Samples, Table, TextColumn
 from fedkin.core.errors import FedkinError, in_short, setting
 from fedkin.core.files import FileError, write_secret
-from fedkin.data.dataset import Dataset, encode_labels
 from fedkin.data.names import samples_in
 from fedkin.data.options import NO_LABELS, TableOptions
+from fedkin.data.tables import Dataset, encode_labels
 
 KEPT = ".fedkin"
 """Folder of embeddings beside the samples."""

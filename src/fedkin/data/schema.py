@@ -16,9 +16,8 @@ from torch import Tensor
 from fedkin.core.client import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
 from fedkin.core.errors import FedkinError, hint, listing, mid_sentence, nearest, option, refuse, unknown_name
 from fedkin.core.replies import is_count, is_list, is_text
-from fedkin.data.dataset import in_order
 from fedkin.data.options import AUTO, NO_ID, TableOptions
-from fedkin.data.tables import is_called_id, is_called_recurring
+from fedkin.data.tables import in_order, is_called_id, is_called_recurring
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
@@ -253,17 +252,6 @@ def _levels(reports: Sequence[ColumnReport]) -> tuple[str, ...] | None:
 def quoted(names: Sequence[str]) -> str:
     """Return the first eight names of columns for a sentence, and how many more there are."""
     return listing([f"'{name}'" for name in names], 8)
-
-
-def without(schema: Schema, dropped: Collection[str], note: str) -> Schema:
-    """Return a schema without some columns, which are given by name, and with the reason as a note.
-
-    Raises FedkinError if no column is left.
-    """
-    columns = tuple(column for column in schema.columns if column.name not in dropped)
-    if not columns:
-        raise FedkinError(f"No column is left to compare samples by: {note}")
-    return Schema(columns, schema.id, [*schema.notes, note])
 
 
 def is_place(reports: Collection[ColumnReport]) -> bool:

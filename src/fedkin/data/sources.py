@@ -12,9 +12,8 @@ import io
 import re
 import sys
 import zipfile
-import zlib
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import reduce
 from itertools import islice
@@ -28,11 +27,19 @@ from torch import Tensor
 from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, refuse, require, setting, unknown_name
 from fedkin.core.files import check_room, ending_of, room
-from fedkin.data.dataset import Dataset, SplitError, encode_labels, not_labels, usual_label
 from fedkin.data.names import EMBEDDED, HUB, READ, WORKBOOKS, below_fedkin_data, expanded, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.samples import folder_dataset, opened_image, pixels_of, stacked, with_embeddings
-from fedkin.data.tables import as_frame, as_tensor, frame_to_dataset
+from fedkin.data.tables import (
+    Dataset,
+    SplitError,
+    as_frame,
+    as_tensor,
+    encode_labels,
+    frame_to_dataset,
+    not_labels,
+    usual_label,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,6 +286,17 @@ def decode_images(files: Sequence[Mapping[str, Any] | None], origin: str) -> Ten
 # Files.
 
 
+@contextmanager
+def _reading(origin: str, ending: str, reason: str = "") -> Iterator[None]:
+    """Raise FedkinError with the reason, by default the library's, for whatever a library raises over damaged bytes."""
+    try:
+        yield
+    except FedkinError:
+        raise
+    except Exception as error:
+        raise FedkinError(f"{origin} cannot be read as {ending}{reason or f' ({in_short(error)}).'}") from error
+
+
 def read_file(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
@@ -350,15 +368,13 @@ def _separator_of(text: str) -> str:
 
 def _text(path: Path, origin: str, encoding: str) -> str:
     """Return the text of a file, unpacked if it is a gzip archive, whatever it is called."""
-    try:
+    with _reading(origin, ending_of(path)):
         check_room(origin, _TEXT_COPIES * path.stat().st_size)
         content = path.read_bytes()
         if content.startswith(b"\x1f\x8b"):
             with gzip.open(path) as packed:  # a small one may unpack to gigabytes
                 content = packed.read(room() // _TEXT_COPIES + 1)
             check_room(origin, _TEXT_COPIES * len(content))
-    except (OSError, EOFError, zlib.error) as error:
-        raise FedkinError(f"{origin} cannot be read as {ending_of(path)} ({error}).") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     elif not content.isascii():  # bytes below 128 alone may be of any encoding, such as UTF-16
@@ -426,18 +442,13 @@ def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame
     require(f"Reading {origin}", "python_calamine", "excel")
     import pandas as pd
 
-    try:
+    with _reading(origin, ending_of(path), " (it is damaged, protected by a password, or no workbook)."):
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 check_room(origin, sum(member.file_size for member in archive.infolist()))
                 for sheet in archive.namelist():
                     check_room(origin, 100 * _extent(archive.read(sheet)))  # 24 bytes in the reader, and an object
         sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="calamine", na_filter=False)
-    except FedkinError:
-        raise
-    except Exception as error:  # whatever the reader raises over damaged bytes
-        what = f"{origin} cannot be read as {path.suffix.lower()}"
-        raise FedkinError(f"{what} (it is damaged, protected by a password, or no workbook).") from error
     cells = {key: frame.loc[(frame != "").any(axis=1), (frame != "").any()] for key, frame in sheets.items()}
     filled = {key: frame for key, frame in cells.items() if frame.size and name in (None, key)}
     if len(filled) != 1:
@@ -468,15 +479,11 @@ def _read_parquet(path: Path, origin: str) -> pd.DataFrame:
     import pandas as pd
     from pyarrow import parquet
 
-    try:
+    with _reading(origin, ".parquet"):  # also with two columns of one name
         about = parquet.read_metadata(path)
         unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
         check_room(origin, max(about.num_rows * about.num_columns * 8, unpacked))
         frame = pd.read_parquet(path)
-    except FedkinError:
-        raise
-    except Exception as error:  # whatever Arrow and pandas raise over damaged bytes, or two columns of one name
-        raise FedkinError(f"{origin} cannot be read as {path.suffix.lower()} ({in_short(error)}).") from error
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
     return frame.reset_index(named) if named else frame  # they are columns of the file
 
@@ -484,15 +491,10 @@ def _read_parquet(path: Path, origin: str) -> pd.DataFrame:
 def _read_npz(path: Path, label: str | None, cluster: str | None) -> Dataset:
     """Read a ``.npz`` file: its array ``x``, or its only one with two or more dimensions, and labels if it has any."""
     origin = f"'{path}'"
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            check_room(origin, 2 * sum(member.file_size for member in file.zip.infolist()))  # as saved, and as float32
-            arrays = {name: file[name] for name in file.files}
-    except FedkinError:
-        raise
-    except Exception as error:  # whatever zipfile, zlib and NumPy's reader of headers raise over damaged bytes
-        form = "it must hold plain numeric arrays, as numpy.savez(path, x=..., y=...) saves them"
-        raise FedkinError(f"{origin} cannot be read as .npz; {form}.") from error
+    form = "; it must hold plain numeric arrays, as numpy.savez(path, x=..., y=...) saves them."
+    with _reading(origin, ".npz", form), path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+        check_room(origin, 2 * sum(member.file_size for member in file.zip.infolist()))  # as saved, and as float32
+        arrays = {name: file[name] for name in file.files}
     for name in (label, cluster):
         if name not in (None, NO_LABELS) and name not in arrays:
             raise unknown_name(f"array of labels in {origin}", name, arrays)

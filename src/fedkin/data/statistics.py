@@ -224,12 +224,16 @@ def table_columns(client: Client, payload: Payload) -> Payload:
     return _reports_of(client, payload)
 
 
+def smallest_group(client: Client, payload: Payload) -> int:
+    """Return of how many samples a client tells something, which a server cannot lower."""
+    return max(MIN_MEMBERS, int(payload.get("min_members", 0)), client.min_members)
+
+
 def _reports_of(client: Client, payload: Payload) -> Payload:
-    """Report on a table's columns; a server cannot lower how many samples a category needs to be named."""
+    """Report on a table's columns."""
     assert client.table is not None
-    min_members = max(payload.get("min_members", 0), MIN_MEMBERS, client.min_members)
     try:
-        return reports_of(client.table, min_members, f"Client {client.id}")
+        return reports_of(client.table, smallest_group(client, payload), f"Client {client.id}")
     except FedkinError as error:
         raise RefusalError(str(error).replace("\n", " "), error.public) from error
 
@@ -237,16 +241,17 @@ def _reports_of(client: Client, payload: Payload) -> Payload:
 @client_task(
     takes=_COLUMNS,
     holds={
-        "filled": doubles("columns", minimum=0), "sum": doubles("columns"), "counts": doubles(None, minimum=0),
-        "samples": is_count,
+        "filled": doubles("columns", minimum=0), "sum": doubles(len(UNITS), "columns"),
+        "counts": doubles(None, minimum=0), "samples": is_count,
     },
     sends="How many rows have a value, the mean of each column, and how often categories occur",
 )  # fmt: skip
 def column_sums(client: Client, payload: Payload) -> Payload:
-    """Report the filled cells and the sum of each column, and the frequencies of categories."""
+    """Report filled cells, the sum of each column, in digits for a secure sum, and frequencies of categories."""
     values = _values(client, payload)
-    reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * _numbers(payload)}
-    return {**reply, "counts": _frequencies(values, payload), "samples": len(values)}
+    total = values.nan_to_num(0.0).sum(0) * _numbers(payload)
+    facts = {"filled": (~values.isnan()).sum(0).double(), "sum": to_digits(total)}
+    return {**facts, "counts": _frequencies(values, payload), "samples": len(values)}
 
 
 @client_task(
@@ -260,12 +265,6 @@ def squares(client: Client, payload: Payload) -> Payload:
     values = _values(client, payload)
     distances = ((values - payload["mean"]) / payload["unit"]).nan_to_num(0.0)
     return {"squares": distances.square().sum(0) * _numbers(payload), "counts": _frequencies(values, payload)}
-
-
-@task(takes=_COLUMNS, sends="How many rows have a value, the mean of each column, and how often categories occur")
-def hidden_column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the filled cells and the sum of each column, and the frequencies of categories, for a secure sum."""
-    return [{**reply, "sum": to_digits(reply["sum"])} for reply in column_sums.run(clients, payloads)]
 
 
 @task(takes=_SUMS, sends="How much the values of each column differ, and how often categories occur")
@@ -383,13 +382,13 @@ class ColumnSums:
 def open_sums(
     fed: Federation, replies: Mapping[int, Payload], columns: Columns | None = None
 ) -> tuple[ColumnSums, dict[int, Tensor], dict[int, list[Tensor]]]:
-    """Return sums over all clients, and of each the squares and, by column, the frequencies of categories.
+    """Return sums over all clients, and of each the `moments_of` columns, and by column the frequencies of categories.
 
     They come from the clients' replies to `moments`, and from squares and frequencies that they are asked for: of these
     `columns` of tables, or of arrays without any.
     """
-    parts = [_placed(replies[i], columns) for i in sorted(replies)]
-    filled, total, low, high = (torch.stack(part) for part in zip(*parts, strict=True))
+    parts = {i: _placed(replies[i], columns) for i in sorted(replies)}
+    filled, total, low, high = (torch.stack(part) for part in zip(*parts.values(), strict=True))
     filled, total, low, high = filled.sum(0), total.sum(0), low.amin(0), high.amax(0)
     mean = total / filled.clamp_min(1)
     unit = unit_of(torch.maximum(high - mean, mean - low))
@@ -397,11 +396,22 @@ def open_sums(
     payload: Payload = {} if columns is None else {"columns": plain(columns)}
     expected = {"squares": (len(mean),), "counts": (sum(lengths),)}
     answers = ask_all(fed, squares, {**payload, "mean": mean, "unit": unit}, expected)
-    of_clients = {client: answer["squares"] * unit.square() for client, answer in answers.items()}
+    of_clients = {i: moments_of(*parts[i], mean, answers[i]["squares"] * unit.square()) for i in answers if columns}
     samples, trimmed = sum(reply["count"] for reply in replies.values()), any("trimmed" in replies[i] for i in replies)
     all_squares, counts = sum_of(answers, "squares") * unit.square(), sum_of(answers, "counts").split(lengths)
     sums = ColumnSums(samples, filled, total, all_squares, list(counts), low, high, trimmed)
     return sums, of_clients, {client: list(answer["counts"].split(lengths)) for client, answer in answers.items()}
+
+
+def moments_of(filled: Tensor, total: Tensor, low: Tensor, high: Tensor, center: Tensor, squares: Tensor) -> Tensor:
+    """Return a client's cells of each column, mean, deviation, minimum and maximum: float64 ``(5, columns)``.
+
+    `squares` is its sum of squared distances from `center`, the mean of all clients.
+    """
+    mean = total / filled
+    variance = squares / filled - (mean - center).square()
+    varies = (low < high) & (mean - center).isfinite() & (variance > 0)  # of one value only rounding is left
+    return torch.stack([filled, mean, torch.where(varies, variance, 0.0).sqrt(), low, high])
 
 
 def _placed(reply: Payload, columns: Columns | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -425,7 +435,7 @@ def secure_sums(fed: Federation, width: int, columns: Columns | None = None) -> 
     payload: Payload = {} if columns is None else {"columns": plain(columns)}
     terms = [Term("filled", (width,)), Term("sum", digits), Term("samples")]
     terms += [Term("counts", (sum(lengths),))] if sum(lengths) else []
-    sums = sums_of_all(fed, hidden_column_sums, payload, terms)
+    sums = sums_of_all(fed, column_sums, payload, terms)
     total = of_digits(sums["sum"])
     mean = total / sums["filled"].clamp_min(1)
     payload |= {"mean": mean, "unit": torch.ones_like(mean)}

@@ -23,9 +23,9 @@ from fedkin.core.files import folder_lock, read_json, read_tables, write_secret
 from fedkin.core.runner import Progress, RecordLine, Timing
 from fedkin.core.tasks import named_object
 from fedkin.data.checks import check_labels
-from fedkin.data.dataset import in_order
 from fedkin.data.names import expanded
 from fedkin.data.population import Population
+from fedkin.data.tables import in_order
 from fedkin.deploy.app_folder import check_federated
 from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
 from fedkin.experiment.config import Config, config_of, load_config

@@ -28,8 +28,8 @@ from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
 from fedkin.core.replies import is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.tasks import known_task, run_task, trusted_packages
-from fedkin.data.described_rows import carried_over
 from fedkin.data.options import MIN_MEMBERS
+from fedkin.data.preparation import carried_over
 from fedkin.privacy.budget import Account
 from fedkin.secure_aggregation.client_tasks import SiteIdentity, own_public_text
 

@@ -15,14 +15,13 @@ from torch import Tensor
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
-from fedkin.data.dataset import are_whole, encode_labels, in_order, notes_on_outcomes
 from fedkin.data.inputs import ClientFiles, ClientInput, notes_on_sites
 from fedkin.data.names import expanded, holds_clients
 from fedkin.data.options import NO_LABELS, TableOptions
-from fedkin.data.population import Population, client_of
+from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
 from fedkin.data.sources import read_file
-from fedkin.data.tables import as_frame
+from fedkin.data.tables import are_whole, as_frame, encode_labels, in_order, notes_on_outcomes
 
 ClassLabels = NDArray[Any]
 
@@ -74,9 +73,7 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
         if len(texts) < 2:
             raise FedkinError(f"All labels of all clients are {texts[0]}; there must be two classes or more.")
         sites = [site.with_classes(texts) for site in sites]
-    clients = [client_of(i, site) for i, site in enumerate(sites)]
-    for client, site in zip(clients, sites, strict=True):
-        client.y = site.y
+    clients = [site.client(i, site.y) for i, site in enumerate(sites)]
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
     apart, looks_wrong = notes_on_sites(sites, comparable=not without)
     questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)

@@ -28,11 +28,10 @@ from fedkin.core.method import CanForget, CanUpdate, Nodes
 from fedkin.core.runner import Followers
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
-from fedkin.data.described_rows import carried_over
 from fedkin.data.inputs import client_input
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.population import Population
-from fedkin.data.preparation import STATE
+from fedkin.data.preparation import STATE, carried_over
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import ByClient, Inputs, fitted_position, map_clients, read_clients

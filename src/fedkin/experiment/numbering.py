@@ -1,7 +1,7 @@
 """Numbers and names of clusters: numbers that follow those of an earlier run or fit, what has changed since, names.
 
 Clients assign their rows by the earlier result, and clusters of now and before with mostly the same rows have the same
-number; other clusters get numbers that no cluster had. See `fedkin.data.transitions`.
+number; other clusters get numbers that no cluster had. See `fedkin.data.profile`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from fedkin.core.method import CanPredict
 from fedkin.core.runner import NUMBERS, in_places
 from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.profile import BY_CLUSTER, EARLIER, ClusterProfile, profile_clusters
-from fedkin.data.transitions import ask_transitions, check_encodings
+from fedkin.data.profile import BY_CLUSTER, EARLIER, ClusterProfile, ask_transitions, check_encodings, profile_clusters
 from fedkin.experiment.run_folder import (
     CLUSTER_NAMES,
     LEDGER,

@@ -27,12 +27,12 @@ from fedkin.core.runner import NUMBERS, predicted_clusters, predicted_membership
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import trusted_packages
 from fedkin.data.cluster_words import WORD, texts_of
-from fedkin.data.dataset import Dataset, are_whole
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples, samples_in
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.sources import load
+from fedkin.data.tables import Dataset, are_whole
 from fedkin.experiment.run_folder import (
     Columns,
     SavedResult,

@@ -92,23 +92,23 @@ DEFAULT_METHOD = "fedcref"
 """The method of an experiment that names none."""
 
 _SCENARIOS = {
-    "label-skew": ("partitions:LabelSkew", "a labelled data set; each client holds only a few of its classes"),
+    "label-skew": ("scenarios:LabelSkew", "a labelled data set; each client holds only a few of its classes"),
     "own-class": (
-        "partitions:OwnClass",
+        "scenarios:OwnClass",
         "one client per class, with samples of it mostly or only (CCFC, SDA-FC)",
     ),
-    "label-clusters": ("hidden:LabelClusters", "three clusters of clients, each with classes of its own (OCFL)"),
-    "missing-classes": ("hidden:MissingClasses", "clusters of clients that each lack a few classes (gradient-loss)"),
-    "rotation": ("hidden:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"),
-    "label-flip": ("hidden:LabelFlip", "clusters of clients that call the same classes by different labels"),
-    "domain": ("hidden:Domain", "clusters of clients from different domains, such as PACS's photos and sketches"),
-    "drift-swap": ("hidden:DriftSwap", "rotation or label-flip; within a run some clients change their cluster"),
-    "arrivals": ("hidden:Arrivals", "rotation or label-flip; some clients join within a run"),
-    "dirichlet": ("partitions:Dirichlet", "every class split in random proportions; no hidden clusters"),
-    "iid": ("partitions:Iid", "samples allocated at random; no hidden clusters"),
+    "label-clusters": ("scenarios:LabelClusters", "three clusters of clients, each with classes of its own (OCFL)"),
+    "missing-classes": ("scenarios:MissingClasses", "clusters of clients that each lack a few classes (gradient-loss)"),
+    "rotation": ("scenarios:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"),
+    "label-flip": ("scenarios:LabelFlip", "clusters of clients that call the same classes by different labels"),
+    "domain": ("scenarios:Domain", "clusters of clients from different domains, such as PACS's photos and sketches"),
+    "drift-swap": ("scenarios:DriftSwap", "rotation or label-flip; within a run some clients change their cluster"),
+    "arrivals": ("scenarios:Arrivals", "rotation or label-flip; some clients join within a run"),
+    "dirichlet": ("scenarios:Dirichlet", "every class split in random proportions; no hidden clusters"),
+    "iid": ("scenarios:Iid", "samples allocated at random; no hidden clusters"),
 }
 _FILES = {"files": ("inputs:ClientFiles", "a folder with one file per client, taken as they are")}
-SCENARIOS = _entries("data", _FILES) | _entries("data.scenarios", _SCENARIOS)
+SCENARIOS = _entries("data", _FILES | _SCENARIOS)
 
 _TABLES: dict[Kind, dict[str, RegistryEntry]] = {"method": METHODS, "scenario": SCENARIOS}
 

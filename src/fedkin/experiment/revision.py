@@ -24,9 +24,8 @@ from fedkin.core.files import LOCK, check_empty, folder_lock, read_json, write_a
 from fedkin.core.method import CanCut, CanForget, CanUpdate
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.runner import Progress
-from fedkin.data.described_rows import carried_over
 from fedkin.data.population import Population, client_name, position_of, short_names
-from fedkin.data.preparation import STATE, Preparation
+from fedkin.data.preparation import STATE, Preparation, carried_over
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config
 from fedkin.experiment.numbering import earlier_of, followed_by
@@ -292,7 +291,7 @@ def update(folder: Path, data: str, out: Path, progress: Progress | None = None)
 
     Clients are the same by their names, and rows by their ids, or by what they hold. Where the method can
     (`CanUpdate`), as k-FED and kin-graph, data are prepared as before, and what clients send of new rows is added to
-    what they sent of those before, see `fedkin.data.described_rows`. Other methods cluster `data` anew. In both cases
+    what they sent of those before, see `fedkin.data.preparation`. Other methods cluster `data` anew. In both cases
     clusters keep their numbers and names, as with ``evaluation.like``, and ``changes.html`` says what has changed.
 
     Parameters

@@ -25,9 +25,9 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import COMPARE, at_door, checked_keywords, flag
 from fedkin.core.files import write_atomically
 from fedkin.core.runner import Progress
-from fedkin.data.dataset import encode_labels
 from fedkin.data.inputs import FederationInput, federation_input
 from fedkin.data.population import Population
+from fedkin.data.tables import encode_labels
 from fedkin.experiment.config import Config, config_of, flat
 from fedkin.experiment.run import check_machine
 from fedkin.experiment.terminal import show_progress

@@ -20,8 +20,8 @@ from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Values
 from fedkin.core.replies import MANY, counts_to, int64, is_count, is_name, reals
-from fedkin.data.described_rows import new_rows, remember_rows
 from fedkin.data.options import MIN_MEMBERS
+from fedkin.data.preparation import new_rows, remember_rows
 from fedkin.features.extractors import cached_features, extract, width_of
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import Federation
-from fedkin.data.scenarios.partitions import LabelSkew
+from fedkin.data.scenarios import LabelSkew
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
 from fedkin.methods.samples.fedcref.association import (

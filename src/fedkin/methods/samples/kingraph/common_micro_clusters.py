@@ -31,7 +31,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, client
 from fedkin.core.client_array import Block
 from fedkin.core.replies import doubles, int64, is_count, positive, reals
 from fedkin.core.seeds import draw_seed
-from fedkin.data.described_rows import new_rows
+from fedkin.data.preparation import new_rows
 from fedkin.data.statistics import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (

@@ -31,8 +31,8 @@ from fedkin.core.replies import (
     positive,
     reals,
 )
-from fedkin.data.described_rows import remember_rows
-from fedkin.data.preparation import UNKNOWN, blocks_of, blocks_of_sets, common_blocks
+from fedkin.data.preparation import encoding_of, remember_rows
+from fedkin.data.schema import aligned
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import drop, extract, kept_or_computed
 from fedkin.features.gradients import all_flat_images, are_flat_images, flat_images_of_sets
@@ -43,6 +43,8 @@ from fedkin.methods.samples.private_releases import send_shape
 MAX_NODES = 20_000  # of the graph: the time of its links grows with the square
 ENOUGH = 5 * MAX_NODES  # micro-clusters of all clients: of more clients or groups some are asked, and stand for all
 MAX_BROADCAST = 2_000  # nodes sent to all clients: of more, sending them improves nothing
+CONTINUOUS, UNKNOWN = -1, -2
+"""What stands for a column that is not discrete, and for one of which a client cannot tell."""
 KEPT_OF_CHANGED = (
     "Micro-clusters are of several clients' rows, so that rows of before that have changed or gone still count as they "
     "were."
@@ -435,3 +437,89 @@ def _silhouette(points: Tensor, clusters: Tensor) -> float:
     if not 1 < len(clusters.unique()) < len(clusters):
         return -1.0
     return float(silhouette_score(points.numpy(), clusters.numpy()))
+
+
+# Which columns of prepared rows are discrete: categories, truth values, and numbers with few values.
+
+
+def common_blocks(by_client: Iterable[Tensor], width: int) -> Tensor:
+    """Return which columns are discrete, from the `blocks_of` all clients; those of another width do not count.
+
+    Discrete are categories, truth values, in arrays indicators of categories, and numbers of which no client with 20 or
+    more has more than three different values. Return int64 ``(width,)``: the same number, at least 0, for the columns
+    that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a row; 0 if samples
+    are no rows.
+    """
+    blocks = torch.stack([torch.full((width,), UNKNOWN), *(columns for columns in by_client if len(columns) == width)])
+    numbers = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
+    return torch.where((blocks == CONTINUOUS).any(0) | (numbers == MAX_COUNT), CONTINUOUS, numbers)
+
+
+def blocks_of(client: Client) -> Tensor:
+    """Return which columns of a client's prepared rows are discrete as far as it can tell, int64 ``(width,)``.
+
+    Columns of one discrete column have the same number, at least 0; -1 stands for a continuous column and -2 for one
+    of which it cannot tell. Empty if samples are no rows.
+    """
+    if client.x.ndim != 2:
+        return torch.zeros(0, dtype=torch.int64)
+    encoding = encoding_of(client.state)
+    if client.table is None or encoding is None or encoding.shape:
+        return _blocks_of_array(client.x)
+    columns = encoding.schema.columns
+    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    blocks = torch.empty(client.x.shape[1], dtype=torch.int64)
+    for column, look, (_, start, end) in zip(columns, _looks_discrete(values).tolist(), encoding.blocks, strict=True):
+        blocks[start:end] = start
+        if column.kind not in ("category", "boolean"):
+            blocks[start] = look or start
+    return blocks
+
+
+def blocks_of_sets(x: Tensor) -> Tensor:
+    """Do `blocks_of` for arrays of several clients ``(clients, n, width)``: int64 ``(clients, width)``."""
+    if x.ndim != 3:
+        return torch.zeros(len(x), 0, dtype=torch.int64)
+    ordered = x[:, :: max(1, x.shape[1] // 1_000)].sort(1).values
+    may_be = x.shape[1] >= 20 and bool((((ordered[:, 1:] != ordered[:, :-1]).sum(1)) < 3).any())
+    if may_be or x.shape[2] > 2_000:
+        return torch.stack([_blocks_of_array(rows) for rows in x])
+    return torch.full((len(x), x.shape[2]), UNKNOWN if x.shape[1] < 20 else CONTINUOUS)
+
+
+def _looks_discrete(values: Tensor) -> Tensor:
+    """Return for each column of numbers 0 if it is discrete, else `CONTINUOUS` or `UNKNOWN`; empty cells are NaN.
+
+    It is if a thousand of its rows have at most three different values: four or more, such as answers from 1 to 5, are
+    near enough to a continuous column. With fewer than 20 rows a client cannot tell.
+    """
+    rows = (~values.isnan()).sum(0)
+    ordered = values[:: max(1, len(values) // 1_000)].sort(0).values  # NaN comes last
+    changes = ((ordered[1:] != ordered[:-1]) & ~ordered[1:].isnan()).sum(0)
+    return torch.where(rows < 20, UNKNOWN, torch.where(changes < 3, 0, CONTINUOUS))
+
+
+def _blocks_of_array(x: Tensor) -> Tensor:
+    """Return the blocks of an array of at most 2,000 columns, in which categories may be indicators already.
+
+    These are columns side by side of which every row has exactly one.
+    """
+    if not len(x) or x.shape[1] > 2_000:
+        return torch.full((x.shape[1],), UNKNOWN)
+    looks, low, high = _looks_discrete(x), x.amin(0), x.amax(0)
+    blocks = torch.where(looks == 0, torch.arange(x.shape[1]), looks)
+    ones = (x == high) & (high > low)
+    may_be = (blocks >= 0) & (ones | (x == low)).all(0)
+    start = 0
+    while start < x.shape[1]:
+        rows, end = torch.zeros(len(x), dtype=torch.int64), start + 1
+        for i in range(start, x.shape[1]):
+            rows = rows + ones[:, i]
+            if not may_be[i] or int(rows.amax()) > 1:
+                break
+            if int(rows.amin()) == 1:
+                end = i + 1
+                blocks[start:end] = start
+                break
+        start = end
+    return torch.where((blocks >= 0) & (high == low), UNKNOWN, blocks)

@@ -15,7 +15,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, client
 from fedkin.core.client_array import Block
 from fedkin.core.method import NEW
 from fedkin.core.replies import MANY, Expected, counts_to, doubles, int64, is_count, is_flag, reals, within
-from fedkin.data.described_rows import DESCRIBED, find_new_rows, new_rows
+from fedkin.data.preparation import DESCRIBED, find_new_rows, new_rows
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
     ENOUGH,

@@ -9,8 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.data.scenarios.hidden import Arrivals, Domain, DriftSwap, LabelClusters, LabelFlip, Rotation
-from fedkin.data.scenarios.partitions import Labelled
+from fedkin.data.scenarios import Arrivals, Domain, DriftSwap, LabelClusters, LabelFlip, Labelled, Rotation
 
 
 def images(n, side=3, classes=10):

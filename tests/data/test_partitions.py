@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
+from fedkin.data import scenarios as partitions
 from fedkin.data.inputs import ClientFiles
 from fedkin.data.names import READ
+from fedkin.data.options import NO_OPTIONS
 from fedkin.data.population import hold_out
-from fedkin.data.scenarios import partitions
-from fedkin.data.scenarios.partitions import Dirichlet, Iid, Labelled, LabelSkew, OwnClass
+from fedkin.data.scenarios import Dirichlet, Iid, Labelled, LabelSkew, OwnClass
 from fedkin.experiment import registry
 
 
@@ -36,7 +37,7 @@ def write(folder, split, features=None, **columns):
 
 def test_classes_of_both_splits_agree(tmp_path):
     write(tmp_path, "train", a=[[1.0], [2.0], [3.0]], kind=["cat", "fish", "cat"])
-    data = partitions.load_labelled(write(tmp_path, "test", a=[[4.0], [5.0]], kind=["dog", "fish"]), label="kind")
+    data = partitions.load_labelled(write(tmp_path, "test", a=[[4.0], [5.0]], kind=["dog", "fish"]), "kind", NO_OPTIONS)
     assert data.classes == ["cat", "dog", "fish"]
     assert (data.y.tolist(), data.test[1].tolist()) == ([0, 2, 0], [1, 2])
     assert data.test[0].tolist() == [[4], [5]]
