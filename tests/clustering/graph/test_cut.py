@@ -105,23 +105,17 @@ def test_a_single_cloud_stays_whole(cloud, columns):
 
 @pytest.mark.parametrize("make", [make_moons, make_circles])
 def test_bent_clusters_are_followed(make):
-    options = {"noise": 0.06} if make is make_moons else {"noise": 0.05, "factor": 0.5}
-    points, truth = make(4_000, random_state=0, **options)
+    points, truth = make(4_000, random_state=0, noise=0.05, **({} if make is make_moons else {"factor": 0.5}))
     assert adjusted_rand(truth, fitted(points, clients=2)[0]) > 0.99
-
-
-def arcs(seed: int) -> tuple[Floats, Labels]:
-    """400 samples of two arcs that reach into each other, a quarter of them of one."""
-    rng = np.random.default_rng(seed)
-    truth, turn = np.arange(400) % 4 // 3, rng.uniform(0, np.pi, 400)
-    first, second = np.c_[np.cos(turn), np.sin(turn)], np.c_[1 - np.cos(turn), 0.3 - np.sin(turn)]
-    return np.where(truth[:, None] == 0, first, second) + 0.06 * rng.standard_normal((400, 2)), truth
 
 
 @pytest.mark.parametrize("clients", [1, 3])
 def test_two_arcs_of_few_samples_are_two_clusters_found_or_given(clients):
-    """Communities are pieces of arcs, or all of both."""
-    x, truth = arcs(3)
+    """Arcs reach into each other, a quarter of the samples in one: communities are pieces of arcs, or all of both."""
+    rng = np.random.default_rng(3)
+    truth, turn = np.arange(400) % 4 // 3, rng.uniform(0, np.pi, 400)
+    first, second = np.c_[np.cos(turn), np.sin(turn)], np.c_[1 - np.cos(turn), 0.3 - np.sin(turn)]
+    x = np.where(truth[:, None] == 0, first, second) + 0.06 * rng.standard_normal((400, 2))
     clusters, found = fitted(x, clients)
     assert adjusted_rand(truth, clusters) > 0.95
     assert found.records_[-1]["found_in"] == "density"
@@ -138,19 +132,11 @@ def test_ten_clusters_in_two_groups_are_ten():
     assert adjusted_rand(truth, cut(centres[truth] + rng.normal(size=(600, 20)))[0]) > 0.9
 
 
-def places(number: int, columns: int = 2) -> tuple[Floats, Labels]:
-    """Groups of points on a grid, six steps apart, and the group of each."""
-    rng = np.random.default_rng(0)
-    group = np.repeat(np.arange(number), 30)
-    corners = np.zeros((4, columns))
-    corners[1, 0] = corners[2, 1] = corners[3, -1] = 6
-    return corners[group] + rng.integers(0, 3, (len(group), columns)), group
-
-
 @pytest.mark.parametrize("discrete", ["some", "all"])
 @pytest.mark.parametrize("number", [3, None])
 def test_groups_of_places_are_clusters_and_places_are_not(number, discrete):
-    points, group = places(3)
+    group = np.repeat(np.arange(3), 30)
+    points = np.array([[0, 0], [6, 0], [0, 6]])[group] + np.random.default_rng(0).integers(0, 3, (90, 2))
     found, values = cut(points, torch.full((90,), 6), number, discrete=discrete)
     assert adjusted_rand(group, found) > 0.9
     assert values["found_in"] == "graph"
