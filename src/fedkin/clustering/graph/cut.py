@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.cluster.hierarchy import leaves_list, linkage
 from sklearn.cluster import HDBSCAN
 from torch import Tensor
 
@@ -221,11 +221,23 @@ def _choose(nodes: Nodes, candidates: Sequence[Labels], again: Floats) -> int:
 
 
 def _tree_cuts(x: Floats, method: str, most: int) -> list[Labels]:
-    """Return the cuts of SciPy's tree into 1 to `most` clusters, or all points if they are fewer: int64 ``(m,)``."""
-    if len(x) < 2:
-        return [np.zeros(len(x), dtype=np.int64)] * most
-    cuts = cut_tree(linkage(x, method), [min(number, len(x)) for number in range(1, most + 1)])
-    return list(cuts.astype(np.int64).T)
+    """Return the cuts of SciPy's tree into 1 to `most` clusters, or all points if they are fewer: int64 ``(m,)``.
+
+    Its own `cut_tree` begins at the leaves, which takes twenty times as long.
+    """
+    labels, count = np.zeros(len(x), dtype=np.int64), len(x)
+    if count < 2:
+        return [labels] * most
+    tree = linkage(x, method)
+    order, sizes = leaves_list(tree), np.concatenate([np.ones(count), tree[:, 3]]).astype(np.int64)
+    begins, cuts = np.zeros(2 * count - 1, dtype=np.int64), [labels]
+    for number, (left, right) in enumerate(tree[::-1, :2][: most - 1].astype(np.int64), 1):
+        begins[left] = begins[2 * count - 1 - number]  # leaves below a merge are side by side
+        begins[right] = begins[left] + sizes[left]
+        labels = labels.copy()
+        labels[order[begins[right] : begins[right] + sizes[right]]] = number
+        cuts.append(labels)
+    return cuts + [labels] * (most - len(cuts))
 
 
 def _stability(
