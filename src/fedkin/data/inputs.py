@@ -417,7 +417,7 @@ def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_memb
             raise FedkinError(f"Offsets are {bounds.dtype} {bounds.shape}; they are whole numbers in a row.")
         return ClientArray(torch.from_numpy(x), torch.from_numpy(bounds.astype(np.int64)), min_members)
     codes, names = pd.factorize(np.asarray(groups))
-    if len(codes) != len(x) or codes.min() < 0:
+    if len(codes) != len(x) or (codes < 0).any():
         raise FedkinError(f"There are {len(x)} rows and {len(codes)} groups; each row needs one.")
     if (np.diff(codes) < 0).any():
         x = x[codes.argsort(kind="stable")]

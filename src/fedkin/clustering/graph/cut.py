@@ -46,7 +46,7 @@ Discrete = Literal["none", "some", "all"]
 FEW_DIMENSIONS = 3  # nodes in more are not dense enough to show gaps
 MAX_CLUSTERS = 100  # of a division that is looked at: a page of the report shows no more
 _FEW_NODES = 3 * FEWEST_NEIGHBOURS  # of three clusters with six nodes each most nearest nodes are of others
-_MORE_THAN_PIECES = 0.25  # of the way from what pieces of a cloud have to 1: of 102 single clouds 98 stay whole
+_MORE_THAN_PIECES = 0.25  # of the way from what pieces of a cloud mostly have to 1: some clouds have more
 
 
 class Cut(NamedTuple):

@@ -59,7 +59,7 @@ in a row with less growth after which splitting ends. The last levels repeatedly
 samples: 1,797 digits have 247 centres after seven levels, 258 after twelve. A single level can bring nothing because
 centres wait for their scatter: 360 digits would stop at 41 centres of 54."""
 _MANY_CLIENTS = 1_000
-"""Clients from which on nodes are few enough for all: with 2,000, ARI on two data sets is as with 7,000 and 9,000."""
+"""Clients above which nodes are few enough to be sent to all: the nearest of 20,000 would be most of their work."""
 _MAX_CENTRES = 3_000
 """Maximum number of common micro-clusters."""
 
