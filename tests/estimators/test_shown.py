@@ -98,5 +98,5 @@ def test_a_cut_is_mapped_with_its_own_clusters_and_all_scales() -> None:
     cut = graph.cut(2)
     (drawn,) = cut.plot("map").view.parts[0].figures
     assert drawn.scales[drawn.chosen].endswith("(found)")
-    assert sorted(np.unique(drawn.cuts[drawn.chosen])) == [0, 1]
+    assert set(drawn.cuts[drawn.chosen]) == set(np.concatenate(cut.labels_))  # one of two may keep its number
     assert len(drawn.cuts) == len(cut.scales_)
