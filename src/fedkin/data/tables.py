@@ -487,8 +487,8 @@ def _typed(cells: pd.Series) -> pd.Series:
         return pd.Series(pd.to_timedelta(cells))
     if kind in ("datetime", "date"):
         return pd.Series(pd.to_datetime(cells, utc=True))
-    # Not texts, which have a word for empty cells that pandas does not know, nor objects of several kinds: pandas has no
-    # type for these, and raises a TypeError for some, such as dates beside times.
+    # Not texts, which have a word for empty cells that pandas does not know, nor objects of several kinds, for which it
+    # has no type, and raises a TypeError for some, such as dates beside times.
     return cells if kind in ("string", "empty", "mixed") else cells.convert_dtypes()
 
 
