@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     )
     from fedkin.experiment.prediction import load_models
     from fedkin.studies.compare import compare
-    from fedkin.studies.two_runs import diff
 
 __version__ = "0.2.0"
 __all__ = [
@@ -100,7 +99,6 @@ __all__ = [
     "__version__",
     "client_array",
     "compare",
-    "diff",
     "load_models",
 ]
 
@@ -112,7 +110,6 @@ _FROM = {
     "FedkinWarning": "fedkin.core.errors",
     "client_array": "fedkin.data.inputs",
     "compare": "fedkin.studies.compare",
-    "diff": "fedkin.studies.two_runs",
     "load_models": "fedkin.experiment.prediction",
 }
 """The module of each name that is no estimator."""

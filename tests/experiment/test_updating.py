@@ -228,7 +228,7 @@ def test_numbers_follow_whatever_a_method_calls_clusters(before: list[int], orde
     halves = np.arange(len(old)) % 2
     mixed = earlier.numbers(table_of(old, halves, (9, 2)), {"n_clusters": 2, "features": "other"}).by_cluster.tolist()
     assert len(set(mixed)) == 2
-    assert {number for number in mixed if number < 9} == set(corresponding(old, halves))
+    assert {number for number in mixed if number < 9} == set(corresponding(table_of(old, halves)))
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,7 @@ Decorator = Callable[[Any], Any]
 SECTIONS = {
     "Runs": ("run", "cluster", "resume", "pretrain"),
     "Finished runs": (
-        "predict", "assign", "update", "cut", "forget", "name", "costs", "diff", "methods", "table", "cite", "attack",
-        "disclosure",
+        "predict", "assign", "update", "cut", "forget", "name", "costs", "attack", "disclosure",
     ),
     "Many runs": ("compare", "reproduce"),
     "More": ("federation", "list"),

@@ -416,50 +416,6 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 
 
 @app.command()
-@run_folder(name="before")
-@argument("after", "Folder of another one, on some of the same samples or clients.", "RUN", type=RUN)
-@out("File to write a page to; by default none.")
-@as_json
-def diff(before: Path, after: Path, out: Path | None, as_json: bool) -> None:
-    """Compare the clusters of two runs. Says which match, how many moved where, and which columns differ."""
-    from fedkin.report.page import write_page
-    from fedkin.studies.two_runs import diff as difference_of
-
-    difference = difference_of(before, after)
-    if out is not None:
-        write_page(out, difference.page())
-    print(json.dumps(difference.tree(), ensure_ascii=False) if as_json else difference)
-
-
-@app.command()
-@run_folders
-def methods(folders: tuple[Path, ...]) -> None:
-    """Write a run's methods paragraph for a paper. Further runs are the same with other seeds."""
-    from fedkin.studies.paper import methods_paragraph
-
-    print(methods_paragraph(folders))
-
-
-@app.command()
-@run_folders
-@flag("--latex", "Write LaTeX instead of Markdown.")
-def table(folders: tuple[Path, ...], latex: bool) -> None:
-    """Write a table of runs for a paper. A row has mean ± deviation over the seeds of a method and setting."""
-    from fedkin.studies.paper import table as table_of
-
-    print(table_of(folders, latex))
-
-
-@app.command()
-@argument("method", "A method's name, for its paper, too.", "[METHOD]", required=False, type=METHOD)
-def cite(method: str | None) -> None:
-    """Print BibTeX entries of fedkin, and of a method's paper."""
-    from fedkin.studies.citations import cite as entries
-
-    print(entries(method))
-
-
-@app.command()
 @run_folder("Folder of a finished run of `embedding`.")
 @out("Folder for the results; by default, the run's.")
 @device("the encoder computes")

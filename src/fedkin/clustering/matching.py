@@ -35,15 +35,6 @@ def renumbered(labels: Sequence[int]) -> list[int]:
     return [numbers.setdefault(label, len(numbers)) for label in labels]
 
 
-def corresponding(before: ArrayLike, after: ArrayLike) -> dict[int, int]:
-    """Return the clusters of two clusterings of the same items that have mostly the same members, as ``{old: new}``.
-
-    `before` and `after` are of the same length; -1 is in no cluster.
-    """
-    old, new = (np.asarray(each, dtype=np.int64) + 1 for each in (before, after))  # those in no cluster count, too
-    return {a - 1: b - 1 for a, b in corresponding_in(table_of(old, new)).items() if a and b}
-
-
 def table_of(before: ArrayLike, after: ArrayLike, shape: tuple[int, int] = (0, 0)) -> Tensor:
     """Return how many items of each cluster `before` are in each `after`, int64 of `shape` or as large as needed."""
     old, new = np.asarray(before, dtype=np.int64), np.asarray(after, dtype=np.int64)
@@ -54,8 +45,8 @@ def table_of(before: ArrayLike, after: ArrayLike, shape: tuple[int, int] = (0, 0
     return torch.from_numpy(np.bincount(old * columns + new, minlength=rows * columns)).view(rows, columns)
 
 
-def corresponding_in(table: Tensor) -> dict[int, int]:
-    """Return the same of a table of counts, int64 ``(old, new)``.
+def corresponding(table: Tensor) -> dict[int, int]:
+    """Return the clusters that have mostly the same items by a table of counts, int64 ``(old, new)``: ``{old: new}``.
 
     Of the items in either cluster more than half are in both, the least part with which no cluster corresponds to two.
     """

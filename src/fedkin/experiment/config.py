@@ -550,9 +550,7 @@ def _check(method: type[Any], checked: Any) -> None:
             "out."
         )
     if evaluation.like is not None and clusters != "samples":
-        raise FedkinError(
-            "'evaluation.like' keeps the numbers of clusters of samples; `fedkin diff` matches those of clients."
-        )
+        raise FedkinError(f"'evaluation.like' keeps the numbers of clusters of samples, and '{name}' forms none.")
     federation.check()
     if federation.quorum < 1 and (not is_real or clusters != "clients" or federation.secure_sums):
         raise FedkinError(

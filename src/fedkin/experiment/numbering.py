@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedkin.clustering.matching import corresponding_in
+from fedkin.clustering.matching import corresponding
 from fedkin.core import Federation, FedkinError
 from fedkin.core.files import folder_lock, write_atomically
 from fedkin.core.method import CanPredict
@@ -154,7 +154,7 @@ class Earlier:
         as before.
         """
         numbers = torch.full((int(result["n_clusters"]),), -1)
-        for old, new in corresponding_in(table).items():
+        for old, new in corresponding(table).items():
             numbers[new] = old
         earlier = self.result.get(NUMBERS, torch.arange(self.n_clusters)).tolist()
         continued = self.method.continued(self.result, result)
@@ -174,9 +174,7 @@ def earlier_of(folder: Path) -> Earlier:
     check_finished(folder)
     saved = load_found(folder)
     if saved.method.traits.clusters != "samples":
-        raise FedkinError(
-            f"{folder} has clusters of clients, whose numbers no run keeps; `fedkin diff` matches those of two runs."
-        )
+        raise FedkinError(f"{folder} has clusters of clients, whose numbers no run keeps.")
     reported = {} if saved.profile is None else dict(enumerate(saved.profile.samples.tolist()))
     sizes = {cluster: size for cluster, size in (sizes_of(read_labels(folder)) or reported).items() if size}
     encoding = saved.preparation.encoding
@@ -322,14 +320,8 @@ class Changes:
         table = fig.ResultTable("Before and now", caption, "cluster", heads, rows)
         from fedkin.report.page import write_page
 
-        write_page(folder / CHANGES_PAGE, page_of_clusters("What has changed", self.lines(), table))
-
-
-def page_of_clusters(title: str, lead: Sequence[str], *tables: fig.ResultTable) -> fig.PageView:
-    """Return a page that compares two runs, with a table of their clusters, and maybe one of clients."""
-    headings = (("clusters", "Clusters"), ("clients", "Clients"))
-    shown = [pair for pair in zip(headings, tables, strict=False) if pair[1].rows]
-    return fig.PageView(title, "\n".join(lead), parts=[fig.PagePart(*head, figures=[table]) for head, table in shown])
+        parts = [fig.PagePart("clusters", "Clusters", figures=[table])] if rows else []
+        write_page(folder / CHANGES_PAGE, fig.PageView("What has changed", "\n".join(self.lines()), parts=parts))
 
 
 def compared(earlier: Earlier, numbers: Numbers, table: Tensor, seen: ClusterProfile | None) -> Changes:
