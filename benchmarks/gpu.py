@@ -7,11 +7,11 @@ as soon as it ends: commit, device, versions, seconds and what it measured. With
 ``--device cpu --tiny`` parts run at a small size, which shows that they work and measures nothing. Every method on the
 device is tested by ``make test-gpu``, and the papers' tables are those of ``fedkin reproduce --device cuda``.
 
-Speeds are seconds of the same work on the device, there without recorded steps, on the processor and, where there is
-one, in a plain loop on the device with torch's own settings, which on a GPU round convolutions to TF32; and how many
-times as long the others take. Where the processor or the loop would take minutes, some of the clients or models are
-timed, and the time multiplied; on the processor so many that all cores are busy. Work that pays for starting comes
-first and is left out; the least of two times is kept.
+Speeds are seconds of the same work on the device, on the processor and, where there is one, in a plain loop on the
+device with torch's own settings, which on a GPU round convolutions to TF32; and how many times as long the others take.
+Where the processor or the loop would take minutes, some of the clients or models are timed, and the time multiplied; on
+the processor so many that all cores are busy. Work that pays for starting comes first and is left out; the least of two
+times is kept.
 """
 
 from __future__ import annotations
@@ -168,14 +168,11 @@ def compared(
     plain: Callable[[int], None] | None = None,
     in_loop: tuple[int, int] = (1, 1),
 ) -> Values:
-    """Seconds there, there without recorded steps, on the processor, and of a plain loop there; and the ratios.
+    """Seconds there, on the processor, and of a plain loop there; and the ratios.
 
     `on_processor` and `in_loop` are how many clients or models of how many are timed.
     """
     values = {"seconds": least(work(device), device)}
-    if device.type == "cuda":
-        with on(device, cuda_graphs=False):
-            values["seconds, not recorded"] = least(work(device), device)
     processor, (some, of) = torch.device("cpu"), on_processor
     values["seconds, processor"] = least(work(processor, some), processor) * of / some
     if plain is not None:

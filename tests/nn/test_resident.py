@@ -2,7 +2,6 @@ import torch
 from torch import nn
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.networks import Dropout
 from fedkin.nn.resident import Resident
 
 
@@ -14,8 +13,9 @@ def batch(channels, n=16):
     return torch.rand(n, channels, 8, 8, generator=resident_rng("x")), torch.arange(n) % 3
 
 
-def test_dropout_draws_from_the_generator_that_was_loaded():
-    resident = Resident(nn.Sequential(nn.Flatten(), Dropout(0.5), nn.Linear(64, 3)).train(), channels_last=False)
+def test_dropout_draws_by_the_generator_that_was_loaded():
+    module = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 3)).train()
+    resident = Resident(module, channels_last=False, draws=True)
     vector, (x, _) = resident.vector(), batch(1)
 
     def drawn(*path):

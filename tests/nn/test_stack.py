@@ -100,7 +100,7 @@ def test_stacked_gradients_are_those_of_each_model_alone(module: str, shape: tup
     rng = torch.Generator().manual_seed(0)
     models = torch.stack([network.initial(rng) for _ in range(3)])
     x, y = torch.rand(3, 4, *shape, generator=rng), torch.arange(12).view(3, 4) % 3
-    gradients, losses = StackedModels(3, network, LocalTraining()).gradients(models, x, y)
+    gradients, losses = StackedModels(network, LocalTraining()).gradients(models, x, y)
     for k in range(3):
         with network.loaded(models[k], training=True) as resident:
             torch.testing.assert_close(losses[k], resident.gradient(x[k], y[k]), rtol=1e-4, atol=1e-6)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,16 +22,14 @@ from fedkin.core.errors import FedkinError
 _PROCESSOR = torch.device("cpu")
 _ASSUMED = 1 << 29  # bytes for a stack where a device does not say how many are free: few, as any GPU has them
 _PLACES = threading.Lock()
-"""Held while streams, copies of samples and torch's settings are looked up or changed."""
+"""Held while copies of samples and torch's settings are looked up or changed."""
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ONE_AT_A_TIME = threading.RLock()
 """Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
-enough, and one thread's work would get into the steps that another records."""
+enough."""
 
 
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
-_records: ContextVar[bool] = ContextVar("records", default=True)
-_streams: dict[torch.device, torch.cuda.Stream] = {}
 _copies: dict[torch.device, _Copies] = {}
 _saved: list[tuple[Any, ...]] = []
 """Settings to put back, once for each context that computes with CUDA at this moment."""
@@ -42,38 +40,21 @@ def device() -> torch.device:
     return _device.get()
 
 
-def records_steps() -> bool:
-    """Return whether an NVIDIA GPU may record this thread's training steps as CUDA graphs: unless `on` forbids it."""
-    return _records.get()
-
-
 @contextmanager
-def on(place: torch.device, tf32: bool | None = None, cuda_graphs: bool | None = None) -> Iterator[None]:
+def on(place: torch.device, tf32: bool | None = None) -> Iterator[None]:
     """Set the device that this thread's networks compute on, inside the context.
 
     A thread that is started inside begins with the processor.
 
     `tf32` says whether an NVIDIA GPU may round the factors of products to TF32, for the whole process: by default, as
     `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
-    `cuda_graphs` says whether it may record training steps and replay them; by default, as outside of the context.
     """
-    tokens = _device.set(place), _records.set(_records.get() if cuda_graphs is None else cuda_graphs)
+    token = _device.set(place)
     try:
-        with _deterministic(tf32) if place.type == "cuda" else nullcontext(), _stream(place):
+        with _deterministic(tf32) if place.type == "cuda" else nullcontext():
             yield
     finally:
-        _device.reset(tokens[0])
-        _records.reset(tokens[1])
-
-
-def _stream(place: torch.device) -> AbstractContextManager[Any]:
-    """Return a context with fedkin's own stream of an NVIDIA GPU, whose default one records no steps."""
-    if place.type != "cuda" or not torch.cuda.is_available():
-        return nullcontext()
-    with _PLACES:
-        if place not in _streams:
-            _streams[place] = torch.cuda.Stream(place)
-        return torch.cuda.stream(_streams[place])
+        _device.reset(token)
 
 
 @contextmanager

@@ -90,14 +90,24 @@ def derive_bytes(count: int, seed: int, *path: int | str) -> bytes:
 
 
 @contextmanager
-def seeded_globally(seed: int) -> Iterator[None]:
-    """Seed torch's global generator of the processor for what draws from it, and restore it afterwards.
+def seeded_globally(seed: int, place: torch.device | None = None) -> Iterator[None]:
+    """Seed torch's global generators, of the processor and of an NVIDIA GPU at `place`, and restore them afterwards.
 
     One thread at a time; not to be entered twice by one.
     """
-    with _GLOBAL, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield
+    generators = [torch.default_generator]
+    if place is not None and place.type == "cuda":
+        number = torch.cuda.current_device() if place.index is None else place.index
+        generators.append(torch.cuda.default_generators[number])
+    with _GLOBAL:
+        before = [generator.get_state() for generator in generators]
+        for generator in generators:
+            generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            for generator, state in zip(generators, before, strict=True):
+                generator.set_state(state)
 
 
 # Random noise that the server cannot predict, although it knows the seed of the run.

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
 from fedkin.core.client_array import Block, BlockFunction, ClientArray, PerClient, ReplyArrays, single
-from fedkin.core.device import device, on, records_steps
+from fedkin.core.device import device, on
 from fedkin.core.federation import Replies, ReplyStream, Wanted
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Expected, Failure, extremes
@@ -119,7 +119,7 @@ class LocalFederation(Federation):
             raise ValueError("Two clients have the same id.")
         super().__init__(list(by_id), seed, **common)
         self.clients = by_id
-        self.device, self.records_steps = device(), records_steps()
+        self.device = device()
         self.chunk = chunk
         self.workers = workers or (cores() if self.device.type == "cpu" else min(cores(), 4))
         # One pool for all exchanges: new threads would fault all their memory in again.
@@ -160,7 +160,7 @@ class LocalFederation(Federation):
                 client.secret = partial(self._secret, i)
             before = [dict(client.state) for client in members]
             spent = -time.thread_time()
-            with on(self.device, cuda_graphs=self.records_steps):
+            with on(self.device):
                 replies = run_task(task, members, [payloads[i] for i in ids])
             if isinstance(self.clients, ClientArray):
                 self.clients.keep_of(members, before)

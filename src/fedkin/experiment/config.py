@@ -210,9 +210,6 @@ class DeviceSection(BaseModel):
     tf32 : bool
         Whether an NVIDIA GPU may round the factors of products and convolutions to 10 bits: several times as fast where
         they take most of the time, and models differ from the third digit on. On the local engine only.
-    cuda_graphs : bool
-        Whether an NVIDIA GPU may record training steps as CUDA graphs and replay them: the same results in less time,
-        and more memory. On the local engine only.
     workers : int or "auto"
         Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four.
     chunk : int or "auto"
@@ -222,7 +219,6 @@ class DeviceSection(BaseModel):
     model_config = STRICT
     name: Name = "cpu"
     tf32: bool = False
-    cuda_graphs: bool = True
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
 

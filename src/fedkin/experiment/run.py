@@ -192,7 +192,7 @@ def local_federation(config: Config, clients: Sequence[Client], progress: Callba
 def computing(config: Config) -> AbstractContextManager[None]:
     """Have networks compute on the experiment's device; raise FedkinError if there is no such device."""
     device = config.device
-    return on(device_named(device.name, "'device.name'"), device.tf32, device.cuda_graphs)
+    return on(device_named(device.name, "'device.name'"), device.tf32)
 
 
 def check_machine(config: Config) -> None:

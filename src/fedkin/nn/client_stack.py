@@ -8,18 +8,17 @@ with full batches first, then the last batches, length by length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedkin.core.device import ONE_AT_A_TIME, device, placed, records_steps, stack_memory
+from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
 from fedkin.nn.descent import LocalTraining, UpdateRule, batch_orders, steps_of, train_locally
-from fedkin.nn.networks import Dropout
 from fedkin.nn.resident import Architecture
 
 Trained = tuple[Tensor, float]
@@ -65,11 +64,11 @@ def train_all(jobs: Sequence[Job]) -> list[Trained]:
 def can_stack(architecture: Architecture) -> bool:
     """Whether several models of the architecture can train as one stack.
 
-    Models cannot if the module has dropout, or if `vmap` cannot run it, which is tried with two models on a tiny batch.
+    Models cannot if the module draws random numbers, or if `vmap` cannot run it, which is tried on a tiny batch.
     """
     rng = torch.Generator().manual_seed(0)
     start, training = architecture.initial(rng), LocalTraining(steps=2, batch_size=2, learning_rate=0.01)
-    if any(isinstance(part, Dropout) and part.p > 0 for part in architecture.module(start).modules()):
+    if architecture.draws:
         return False
     x = torch.rand(4, *architecture.shape, generator=rng)
 
@@ -90,28 +89,10 @@ def _together(jobs: Sequence[Job]) -> list[Trained]:
     """Train jobs of one kind as stacks of as many as memory holds."""
     trained: list[Trained] = []
     with ONE_AT_A_TIME:
+        models = StackedModels(jobs[0].architecture, jobs[0].training)
         while rest := jobs[len(trained) :]:
-            models = _models_for(rest)
-            trained += models.train(rest[: models.count])
+            trained += models.train(rest[: _fitting(rest)])
     return trained
-
-
-_kept: dict[tuple[Architecture, LocalTraining, int, torch.device, bool], StackedModels] = {}
-"""Up to four stacks, for the next jobs of their kind: what a GPU has recorded needs their memory."""
-
-
-def _models_for(jobs: Sequence[Job]) -> StackedModels:
-    """Return a stack for as many leading jobs as fit, that of before if it is of the same kind."""
-    kind = (jobs[0].architecture, jobs[0].training, len(jobs), device(), records_steps())
-    if kind in _kept:
-        return _kept[kind]
-    if len(_kept) == 4 or _fitting(jobs) < len(jobs):
-        _kept.clear()  # what is kept takes memory that these could have
-    count = _fitting(jobs)
-    models = StackedModels(count, jobs[0].architecture, jobs[0].training)
-    if count == len(jobs):
-        _kept[kind] = models
-    return models
 
 
 def _fitting(jobs: Sequence[Job]) -> int:
@@ -145,30 +126,23 @@ def _outputs(architecture: Architecture) -> int:
 
 
 class StackedModels:
-    """Models of an architecture that train together on this thread's device, and steps that a GPU can replay.
+    """Models of an architecture that train together on this thread's device."""
 
-    Only one thread at a time may use them, see `ONE_AT_A_TIME`.
-    """
-
-    def __init__(self, count: int, architecture: Architecture, training: LocalTraining) -> None:
+    def __init__(self, architecture: Architecture, training: LocalTraining) -> None:
         resident = architecture.new_resident()
         module, criterion = resident.module.train(), architecture.criterion
-        self.count, self.training, self._needs_pairs = count, training, resident.needs_pairs
+        self.training, self._needs_pairs = training, resident.needs_pairs
         # As in a model's vector: parameters, then floating buffers, then counters.
         buffers = sorted(module.named_buffers(), key=lambda named: not named[1].is_floating_point())
         self._parameters = [name for name, _ in module.named_parameters()]
         self._parts = [(name, part.shape, part.dtype) for name, part in [*module.named_parameters(), *buffers]]
         self._lengths = [shape.numel() for _, shape, _ in self._parts]
-        frozen, first = [], 0
+        self._frozen, first = list[slice](), 0
         for parameter in module.parameters():
             if not parameter.requires_grad:
-                frozen.append(slice(first, first + parameter.numel()))
+                self._frozen.append(slice(first, first + parameter.numel()))
             first += parameter.numel()
         self._trainable = architecture.parameters
-        self.values = torch.zeros(count, architecture.size, device=device())
-        self._rule = UpdateRule(self.values[:, : self._trainable].clone(), training, frozen)
-        self._step_all = Recorded(partial(self._take_step, self.values, self._rule))
-        self._step_some = Recorded(self._take_some)
 
         def loss(params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
             return criterion(functional_call(module, (params, buffers), (x,)), y)
@@ -176,8 +150,9 @@ class StackedModels:
         self._gradients = vmap(grad_and_value(loss))
 
     def train(self, jobs: Sequence[Job]) -> list[Trained]:
-        """Train a model for each of `count` jobs; return each with its mean loss in the last epoch."""
-        self._load([job.start for job in jobs])
+        """Train a model for each job; return each with its mean loss in the last epoch."""
+        values = torch.stack([placed(job.start) for job in jobs])  # often all clients begin with one model
+        rule = UpdateRule(values[:, : self._trainable].clone(), self.training, self._frozen)
         x, y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
         size, first = self.training.batch_size, 0
         batches: list[list[Tensor]] = []  # the rows of each job's batches, among the samples of all
@@ -191,10 +166,14 @@ class StackedModels:
         losses = torch.zeros(len(jobs), max(map(len, batches)), device=x.device)
         counts = torch.zeros(losses.shape)  # samples of each batch, 0 if nothing was learnt from it
         for members, steps_taken, rows in self._schedule(batches, per_epoch, counts):
-            inputs = x[rows], y[rows]
-            everyone = len(members) == self.count
-            losses[members, steps_taken] = self._step_all(*inputs) if everyone else self._step_some(members, *inputs)
-        return list(zip(self.values.cpu(), _last_losses(losses.cpu(), counts, per_epoch), strict=True))
+            if len(members) == len(jobs):
+                losses[members, steps_taken] = self._take_step(values, rule, x[rows], y[rows])
+                continue
+            some, rule_of_some = values[members], rule.of(members)
+            losses[members, steps_taken] = self._take_step(some, rule_of_some, x[rows], y[rows])
+            values[members] = some
+            rule.put(members, rule_of_some)
+        return list(zip(values.cpu(), _last_losses(losses.cpu(), counts, per_epoch), strict=True))
 
     def gradients(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``; buffers change in place.
@@ -213,21 +192,6 @@ class StackedModels:
         for values, part in zip(after, buffers.values(), strict=True):
             values.copy_(part.reshape(values.shape))
         return torch.cat([grads[name].flatten(1) for name in self._parameters], dim=1), losses
-
-    def _load(self, starts: Sequence[Tensor]) -> None:
-        """Start again from models ``(size,)``, one for each."""
-        distinct = {id(start): start for start in starts}  # often all clients begin with one model
-        row_of = {key: row for row, key in enumerate(distinct)}
-        models = torch.stack(list(distinct.values())).to(self.values.device)
-        self.values.copy_(models[torch.tensor([row_of[id(start)] for start in starts]).to(models.device)])
-        self._rule.restart(self.values[:, : self._trainable])
-
-    def _take_some(self, members: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        values, rule = self.values[members], self._rule.of(members)
-        losses = self._take_step(values, rule, x, y)
-        self.values[members] = values
-        self._rule.put(members, rule)
-        return losses
 
     def _take_step(self, values: Tensor, rule: UpdateRule, x: Tensor, y: Tensor) -> Tensor:
         """Take a step on a batch of each model; return their losses before it, ``(k,)``."""
@@ -257,7 +221,7 @@ class StackedModels:
         parts = [
             torch.cat([*torch.tensor(group).unbind(1), *(batches[k][step] for k, step in group)]) for group in ordered
         ]
-        numbers = torch.cat(parts).to(self.values.device) if parts else torch.empty(0)  # in one transfer
+        numbers = torch.cat(parts).to(device()) if parts else torch.empty(0)  # in one transfer
         for group, part in zip(ordered, numbers.split(list(map(len, parts))), strict=False):
             members, steps, rows = part.split([len(group), len(group), len(part) - 2 * len(group)])
             yield members, steps, rows.view(len(group), -1)
@@ -273,56 +237,3 @@ def _last_losses(losses: Tensor, counts: Tensor, per_epoch: Sequence[int]) -> li
     losses, counts = losses.where(last, 0.0), counts.where(last, 0.0)
     means: list[float] = ((losses * counts).sum(1) / counts.sum(1)).tolist()
     return means
-
-
-Step = Callable[..., Tensor]
-
-
-class Recorded:
-    """A function of tensors which on an NVIDIA GPU is recorded as a CUDA graph, separately for each kind of inputs.
-
-    A step of a small model is a hundred small operations, and starting each from Python takes longer than the GPU needs
-    for it. Calls beyond the second with inputs of the same shapes and types replay what the third one did; the first
-    two also load what the GPU needs. On other devices the function is simply called.
-
-    The step takes tensors on the device, and returns one tensor; it may also change tensors that stay where they are in
-    memory. It must depend on the inputs' shapes only, draw no random numbers and wait for nothing. The caller holds
-    `ONE_AT_A_TIME`. `uses` is how many calls are expected for each kind of inputs; recording pays from eight on.
-    """
-
-    def __init__(self, step: Step, uses: int = 8) -> None:
-        self._step, self._uses = step, uses
-        self._calls: dict[tuple[tuple[torch.Size, torch.dtype], ...], int] = {}
-        self._recordings: dict[tuple[tuple[torch.Size, torch.dtype], ...], Step] = {}
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        """Return what the step returns; a copy, if it was replayed."""
-        if device().type != "cuda" or self._uses < 8 or not records_steps():
-            return self._step(*inputs)
-        kind = tuple((part.shape, part.dtype) for part in inputs)
-        if kind not in self._recordings:
-            self._calls[kind] = self._calls.get(kind, 0) + 1
-            if self._calls[kind] <= 2:
-                return self._step(*inputs)
-            self._recordings[kind] = _recording(self._step, inputs)
-        return self._recordings[kind](*inputs)
-
-
-def _recording(step: Step, inputs: tuple[Tensor, ...]) -> Step:
-    """Record a step on these inputs; return a function that replays it on others of the same kind."""
-    places = [part.clone() for part in inputs]
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.current_stream().synchronize()
-    graph.capture_begin(capture_error_mode="relaxed")  # cuDNN allocates memory of its own
-    try:
-        output = step(*places)
-    finally:
-        graph.capture_end()
-
-    def replay(*inputs: Tensor) -> Tensor:
-        for place, part in zip(places, inputs, strict=True):
-            place.copy_(part)
-        graph.replay()
-        return output.clone()
-
-    return replay

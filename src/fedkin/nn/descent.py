@@ -141,11 +141,6 @@ class UpdateRule:
         remembered = 2 * (training.optimizer == "adam") + bool(training.momentum) + bool(training.proximal)
         return 3 + 2 * remembered
 
-    def restart(self, start: Tensor) -> None:
-        """Start again from other initial parameters of the same shape."""
-        for name, values in self.memory.items():
-            values.copy_(start) if name == "start" else values.zero_()
-
     def of(self, rows: Tensor) -> UpdateRule:
         """Return the rule of the models at `rows`, with copies of what it remembers of them (see `put`)."""
         part = copy(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
@@ -13,9 +14,10 @@ from torch.nn.functional import cross_entropy
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, unknown_name
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, is_name, is_shape
+from fedkin.core.seeds import seeded_globally
 from fedkin.core.tasks import named_object
 from fedkin.nn import networks
-from fedkin.nn.networks import resnet, with_own_dropout
+from fedkin.nn.networks import resnet
 from fedkin.nn.resident import Architecture, DenseResident, Resident, is_dense
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -60,7 +62,7 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
 
     `name` is in `MODELS`, or was registered, or is a dotted path ``"package.module:factory"``; `shape` is (features,)
     or (channels, height, width). Its weights are drawn as the factory draws them, as a rule from torch's global
-    generator. torch's dropout layers are replaced by `networks.Dropout`, which needs a generator before it trains.
+    generator.
     Raises FedkinError if there is no such factory, or it makes no module with parameters that turns two samples of
     zeros into ``(2, classes)``.
     """
@@ -76,9 +78,8 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
         module = factory(shape, classes)
         if not isinstance(module, nn.Module):
             raise FedkinError(f"Model '{label}' is made as a {type(module).__name__}, not a torch.nn.Module.")
-        module = with_own_dropout(module).eval()
         with torch.no_grad():
-            logits = module(torch.zeros(2, *shape))
+            logits = module.eval()(torch.zeros(2, *shape))
     except FedkinError:
         raise
     except Exception as error:  # a user's own code may raise anything
@@ -87,6 +88,11 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
         form = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
         raise FedkinError(
             f"Model '{label}' turns two samples of shape {shape} into {form}; it must be logits (2, {classes})."
+        )
+    if any(isinstance(part, nn.RNNBase) and part.dropout for part in module.modules()):
+        raise FedkinError(
+            f"Model '{label}' has dropout inside a recurrent layer, which no seed reaches on a GPU; put "
+            "torch.nn.Dropout after the layer."
         )
     if next(module.parameters(), None) is None:
         raise FedkinError(f"Model '{label}' has no parameters, so there is nothing to train.")
@@ -112,6 +118,7 @@ class Classifier(Architecture):
         self.classes = classes
         self.criterion = cross_entropy
         super().__init__(name, shape)
+        self.draws = self._draws()
 
     def build(self) -> nn.Module:
         return build(self.name, self.shape, self.classes)
@@ -174,6 +181,17 @@ class Classifier(Architecture):
     def fitting(self, models: Tensor, x: Tensor, y: Tensor) -> int:
         """Return the index of the model ``(K, size)`` of the lowest mean loss."""
         return lowest_loss(self.losses(models, x, y))
+
+    def _draws(self) -> bool:
+        """Whether a forward pass in training draws from torch's global generator."""
+        module = copy.deepcopy(self._prototype).train()
+        with seeded_globally(0), torch.no_grad():
+            before = torch.get_rng_state()
+            try:
+                module(torch.zeros(2, *self.shape))
+            except Exception:  # training says what is wrong
+                return False
+            return not torch.equal(before, torch.get_rng_state())
 
     def new_resident(self) -> Resident:
         if device().type == "cpu" and is_dense(self._prototype):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,34 +25,6 @@ UNITS = counts_to(2**16)
 """Units of a layer in a payload."""
 
 
-class Dropout(nn.Module):
-    """Dropout that draws only from its own `generator`; identity in evaluation mode.
-
-    torch's draws from one generator for the whole process, so that a client's dropout would depend on the models
-    trained in other threads. With `whole_channels`, ``x[i, c]`` is dropped as a whole, as by torch's Dropout1d,
-    Dropout2d and Dropout3d. A copy of the module starts without a generator, so that no two modules share one.
-    """
-
-    def __init__(self, p: float = 0.5, whole_channels: bool = False) -> None:
-        super().__init__()
-        self.p, self.whole_channels = p, whole_channels
-        self.generator: torch.Generator | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
-            return x
-        if self.generator is None:
-            raise RuntimeError("Dropout in training mode has no generator: fedkin.nn.networks.set_generator.")
-        keep = 1 - self.p
-        shape = x.shape[:2] + (1,) * (x.dim() - 2) if self.whole_channels else x.shape
-        mask = torch.empty(shape, dtype=x.dtype, device=self.generator.device)
-        mask.bernoulli_(keep, generator=self.generator).mul_(1 / keep if keep else 0.0)
-        return x * mask.to(x.device)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "generator": None}
-
-
 def linear_layers(widths: Sequence[int]) -> list[nn.Module]:
     """Return linear layers of these widths, input first, with ReLU in between."""
     layers: list[nn.Module] = []
@@ -64,48 +36,6 @@ def linear_layers(widths: Sequence[int]) -> list[nn.Module]:
 def normalised_layer(inputs: int, units: int) -> list[nn.Module]:
     """Return a linear layer followed by batch normalisation and ReLU."""
     return [nn.Linear(inputs, units), nn.BatchNorm1d(units), nn.ReLU()]
-
-
-_OF_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-
-
-def with_own_dropout(module: nn.Module) -> nn.Module:
-    """Replace torch's dropout layers anywhere in `module` by `Dropout`, in place; return it, or what replaces it.
-
-    A call of ``torch.nn.functional.dropout`` inside a module's own code is seeded by `fedkin.nn.resident`, on a
-    processor. Raises FedkinError for alpha dropout, RReLU, and dropout inside recurrent or attention layers.
-    """
-    for name, layer in module.named_modules():
-        inner = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout
-        if inner or isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout | nn.RReLU):
-            raise FedkinError(
-                f"Layer '{name}' ({type(layer).__name__}) draws random numbers that no seed of a run reaches; "
-                "leave its dropout at 0, or put torch.nn.Dropout in its place."
-            )
-
-    def replacement(layer: Any) -> nn.Module:
-        if not isinstance(layer, (nn.Dropout, *_OF_CHANNELS)):
-            return layer  # type: ignore[no-any-return]
-        return Dropout(layer.p, whole_channels=isinstance(layer, _OF_CHANNELS)).train(layer.training)
-
-    return _with_layers(module, replacement)
-
-
-def _with_layers(module: nn.Module, replacement: Callable[[nn.Module], nn.Module]) -> nn.Module:
-    """Replace layers anywhere in `module`, in place; return it, or what replaces it."""
-    replaced: dict[nn.Module, nn.Module] = {}
-    for parent in list(module.modules()):
-        for name, child in parent._modules.items():  # named_children() would skip a layer's second place
-            if child is not None:
-                parent._modules[name] = replaced.setdefault(child, replacement(child))
-    return replacement(module)
-
-
-def set_generator(module: nn.Module, generator: torch.Generator | None) -> None:
-    """Set the random generator of every `Dropout` in `module`; None removes it."""
-    for layer in module.modules():
-        if isinstance(layer, Dropout):
-            layer.generator = generator
 
 
 def takes_convolutions(shape: Sequence[int]) -> bool:
@@ -189,7 +119,7 @@ def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
         layers += [nn.Conv2d(before, after, 5, padding=2), nn.ReLU()]
     layers.append(nn.Flatten())
     for inputs, outputs in pairwise((32 * height * width, 1000, 250, 100)):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU(), Dropout(0.2)]
+        layers += [nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout(0.2)]
     return nn.Sequential(*layers, nn.Linear(100, classes))
 
 

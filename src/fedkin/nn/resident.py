@@ -25,7 +25,6 @@ from torch.nn.functional import cross_entropy
 from fedkin.core.device import ONE_AT_A_TIME, device
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed, seeded_globally
-from fedkin.nn.networks import Dropout, set_generator, with_own_dropout
 
 Losses = tuple[Tensor, Tensor]
 """Mean losses of some batches, and their numbers of samples."""
@@ -38,21 +37,21 @@ class Resident:
     """A module in memory that can load any model of its architecture, on the current `device`.
 
     The module, whose parameters and floating buffers must be float32, is copied. `channels_last` says whether images
-    use that memory format. The `criterion` is the loss of the module's output and a batch's targets.
+    use that memory format. The `criterion` is the loss of the module's output and a batch's targets. A module that
+    `draws` random numbers in training, as dropout does, draws them from torch's global generator.
 
     `params` and `grad`, float32, are all parameters, which optimisers change in place, and their gradient. On a CPU
     they lie one after another, ``(parameters,)``; on an accelerator there are zeros between them, and `laid_out` and
-    `collected` convert. `frozen` are positions in `grad` of parameters that do not train. `steps` are training steps of
-    this module that can be taken again, by their settings.
+    `collected` convert. `frozen` are positions in `grad` of parameters that do not train.
     """
 
-    def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
+    def __init__(
+        self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy, draws: bool = False
+    ) -> None:
         self.device = device()
-        self.module = with_own_dropout(pool_first(copy.deepcopy(module))).to(self.device)
-        self.channels_last, self.criterion = channels_last, criterion
+        self.module = pool_first(copy.deepcopy(module)).to(self.device)
+        self.channels_last, self.criterion, self.draws = channels_last, criterion, draws
         self._rng: torch.Generator | None = None
-        self._draws = None if self.device.type == "cpu" else False
-        self._has_dropout = any(isinstance(part, Dropout) for part in self.module.modules())
         norms = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
         self.needs_pairs = any(isinstance(part, norms) for part in self.module.modules())
         floating = [part for part in parts_of(self.module) if part.is_floating_point()]
@@ -65,7 +64,6 @@ class Resident:
         self.params = self._store[: places[trainable - 1].stop if trainable else 0]
         self.grad = torch.zeros_like(self.params)
         self.frozen: list[slice] = []
-        self.steps: dict[Any, Any] = {}
         self._parts = [self._store[place] for place in places]
         self._trained = places[:trainable]
         for part, place in zip(floating, places, strict=True):
@@ -77,19 +75,13 @@ class Resident:
                 self.frozen.append(place)
 
     def load(self, vector: Tensor, rng: torch.Generator | None = None) -> None:
-        """Load the model of `vector` ``(size,)``; its dropout draws from `rng`.
-
-        On a processor so does, in training, what the module itself draws from torch's global generator.
-        """
+        """Load the model of `vector` ``(size,)``; `rng` seeds what it draws in training."""
         floats = sum(self._lengths)
         _spread(self.placed(vector[:floats]), self._lengths, self._store, self._parts)
         values = vector[floats:].split([counter.numel() for counter in self._counters])
         for counter, value in zip(self._counters, values, strict=True):
             counter.copy_(value.view_as(counter))
-        if rng is not None:
-            self._rng = rng
-            if self._has_dropout:
-                set_generator(self.module, rng)
+        self._rng = rng
 
     def vector(self) -> Tensor:
         """Return a copy of the present model as one vector ``(size,)``, on the CPU."""
@@ -118,21 +110,10 @@ class Resident:
 
     def output(self, x: Tensor) -> Tensor:
         """Return the module's output for samples ``(n, *shape)``, such as logits, on the device."""
-        if self._draws is not False and self.module.training and self._rng is not None:
-            return self._seeded_output(x, self._rng)
-        output: Tensor = self.module(self.laid(x))
-        return output
-
-    def _seeded_output(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the output, with what the module draws from torch's global generator seeded by `rng`, if it does."""
-        ahead = rng.clone_state()
-        with seeded_globally(draw_seed(ahead)):
-            before = torch.get_rng_state()
+        seeds = self._rng if self.draws and self.module.training else None
+        # For each batch, as other threads draw from the same generator.
+        with nullcontext() if seeds is None else seeded_globally(draw_seed(seeds), self.device):
             output: Tensor = self.module(self.laid(x))
-            if self._draws is None:
-                self._draws = not torch.equal(before, torch.get_rng_state())
-        if self._draws:
-            rng.set_state(ahead.get_state())
         return output
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
@@ -232,6 +213,8 @@ class Architecture(ABC):
 
     criterion: Criterion
     """Mean loss of a batch, from the module's output and the targets."""
+    draws = False
+    """Whether the module draws random numbers in training, as dropout does."""
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         self.name, self.shape = name, shape
@@ -306,7 +289,7 @@ class Architecture(ABC):
 
     def new_resident(self) -> Resident:
         """Return a new module on this thread's device."""
-        return Resident(self._prototype, self._channels_last, self.criterion)
+        return Resident(self._prototype, self._channels_last, self.criterion, self.draws)
 
     def _built(self, seed: int) -> nn.Module:
         """Return a new module with weights drawn by `seed`; the state of torch's global generator is restored."""

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, pairwise
 
 import torch
@@ -21,7 +20,6 @@ from torch.nn.functional import pad
 
 from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
 from fedkin.core.replies import MANY, Expected, counts_to, is_list, positive
-from fedkin.nn.client_stack import Recorded
 from fedkin.nn.descent import adam_step
 from fedkin.nn.networks import UNITS
 from fedkin.nn.resident import batch_lengths
@@ -225,7 +223,6 @@ class _Stack:
         self.model, self.values = model, stack.clone()
         self.moments = torch.zeros_like(stack), torch.zeros_like(stack)
         self.steps = torch.zeros(len(stack), device=stack.device)
-        self.next = torch.zeros(1, dtype=torch.int64, device=stack.device)
 
     def _schedule(self, rows: Sequence[Tensor], rngs: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
         """Return batch rows, int64 ``(steps, models, batch)``, and weights of the same size: 0 for padding."""
@@ -246,34 +243,27 @@ class _Stack:
     def train(self) -> Tensor:
         """Train the models to the end, and return them."""
         active = count = len(self.totals)
-        take_step = self._step_of(count, self.totals[0])
-        for step in range(1, self.totals[0] + 1):
-            take_step()
-            longer = sum(total > step for total in self.totals)
+        gradient, tensors = self._workspace(count)
+        for step in range(self.totals[0]):
+            rows = self.batches[step, :count].flatten()
+            torch.index_select(self.x, 0, rows, out=gradient.batch.flatten(0, 1))
+            gradient(self.weights[step, :count])
+            # Adam's epsilon is that of the framework that FedCRef was written in.
+            params, grads, means, squares, counts = tensors
+            adam_step(params, grads, means, squares, counts, self.training.learning_rate, epsilon=1e-7)
+            longer = sum(total > step + 1 for total in self.totals)
             self.trained[longer:active] = self.values[longer:active]
             active = longer
-            # Models that are done go on with the others, for a step of fewer models is another recording.
+            # Models that are done go on with the others, as working memory for fewer is allocated anew.
             if 0 < active <= count // 2:
                 count = active
-                take_step = self._step_of(count, self.totals[0] - step)
+                gradient, tensors = self._workspace(count)
         return self.trained
 
-    def _step_of(self, active: int, uses: int) -> Recorded:
-        """Return a step of the first `active` models, which is taken so many times."""
-        gradient = Gradient(self.model, self.values[:active], self.training.batch_size)
-        values = self.values[:active], gradient.gradient, *(moment[:active] for moment in self.moments)
-        parts, steps = [[part] for part in values], [self.steps[0]]
+    def _workspace(self, count: int) -> tuple[Gradient, list[list[Tensor]]]:
+        """Return the gradient of the first `count` models, and the tensors that `adam_step` takes for them."""
+        gradient = Gradient(self.model, self.values[:count], self.training.batch_size)
+        values = self.values[:count], gradient.gradient, *(moment[:count] for moment in self.moments)
         if self.steps.device.type == "cpu":  # each by itself, since Adam rounds the ends of tensors in another way
-            parts, steps = [list(part) for part in values], list(self.steps[:active])
-        return Recorded(partial(self._step, gradient, parts, steps), uses)
-
-    def _step(self, gradient: Gradient, parts: list[list[Tensor]], steps: list[Tensor]) -> Tensor:
-        """Take the next step of the first models, as many as the gradient is of; the device itself counts the steps."""
-        active = len(gradient.batch)
-        rows = self.batches.index_select(0, self.next)[0, :active].flatten()
-        torch.index_select(self.x, 0, rows, out=gradient.batch.flatten(0, 1))
-        gradient(self.weights.index_select(0, self.next)[0, :active])
-        params, grads, means, squares = parts
-        # Adam's epsilon is that of the framework that FedCRef was written in.
-        adam_step(params, grads, means, squares, steps, self.training.learning_rate, epsilon=1e-7)
-        return self.next.add_(1)
+            return gradient, [*map(list, values), list(self.steps[:count])]
+        return gradient, [*([part] for part in values), [self.steps[0]]]

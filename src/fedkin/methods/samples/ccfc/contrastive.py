@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
 from fedkin.core import replies as forms
-from fedkin.core.device import device, records_steps
+from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, PillowAugmentation, Views
-from fedkin.nn.client_stack import Recorded
 from fedkin.nn.descent import AdamMoments
 from fedkin.nn.networks import UNITS, normalised_layer, resnet, takes_convolutions
 from fedkin.nn.resident import Architecture, Resident
@@ -252,7 +251,7 @@ class Contrastive(Architecture):
                     anchors = common.module(torch.cat([first, second]))
                 return loss + training.model_weight * negative_cosine(torch.cat([p1, p2]), anchors)
 
-            return self._learn(start, len(x), rng, moments, training, inputs, loss, ("views", common))
+            return self._learn(start, len(x), rng, moments, training, inputs, loss)
 
     def learn_clusters(
         self, start: Tensor, x: Tensor, clusters: Tensor, anchors: Tensor, rng: torch.Generator, moments: AdamMoments,
@@ -279,50 +278,34 @@ class Contrastive(Architecture):
                 loss = loss + training.decorrelation * mean_correlation(z)
             return loss
 
-        return self._learn(start, len(x), rng, moments, training, inputs, loss, ("clusters", count))
+        return self._learn(start, len(x), rng, moments, training, inputs, loss)
 
     def _learn(
         self, start: Tensor, n: int, rng: torch.Generator, moments: AdamMoments, training: ContrastiveTraining,
-        inputs: Callable[[Tensor, Resident], tuple[Tensor, ...]], loss: Callable[..., Tensor], kind: tuple[Any, ...],
+        inputs: Callable[[Tensor, Resident], tuple[Tensor, ...]], loss: Callable[..., Tensor],
     ) -> tuple[Tensor, float | None]:  # fmt: skip
-        """Minimise `loss` of the `inputs` of every batch's rows; `kind` tells losses of different steps apart."""
+        """Minimise `loss` of the `inputs` of every batch's rows by Adam."""
         losses: list[Tensor] = []
         counts: list[int] = []
         with self.loaded(start, rng, training=True) as resident:
-            settings = (training, kind, records_steps())
-            if settings not in resident.steps:
-                resident.steps.clear()  # a GPU keeps the memory of recorded steps
-                resident.steps[settings] = _Step(resident, training, loss)
-            step: _Step = resident.steps[settings]
-            step.moments.take(moments, resident.laid_out)
+            there = AdamMoments.like(resident.params)
+            there.take(moments, resident.laid_out)
             for _ in range(training.local_epochs):
                 order = resident.placed(torch.randperm(n, generator=rng))
                 for rows in order.split(training.batch_size):
                     if len(rows) > 1:  # a batch norm cannot learn from one sample
-                        losses.append(step.take(*inputs(rows, resident)))
+                        resident.grad.zero_()
+                        value = loss(_network(resident), *inputs(rows, resident))
+                        value.backward()
+                        there.step(resident.params, resident.grad, training.learning_rate)
+                        losses.append(value.detach())
                         counts.append(len(rows))
             model = resident.vector()
-            moments.take(step.moments, resident.collected)
+            moments.take(there, resident.collected)
         if not losses:
             return model, None
         weights = torch.tensor(counts, dtype=torch.float32)
         return model, float(torch.stack(losses).cpu() @ weights / weights.sum())
-
-
-class _Step:
-    """A step of Adam on a resident's model, with moments that stay in its place in memory."""
-
-    def __init__(self, resident: Resident, training: ContrastiveTraining, loss: Callable[..., Tensor]) -> None:
-        self.moments = AdamMoments.like(resident.params)
-
-        def take(*inputs: Tensor) -> Tensor:
-            resident.grad.zero_()
-            value = loss(_network(resident), *inputs)
-            value.backward()
-            self.moments.step(resident.params, resident.grad, training.learning_rate)
-            return value.detach()
-
-        self.take = Recorded(take)
 
 
 def _network(resident: Resident) -> ContrastiveNetwork:
