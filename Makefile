@@ -4,7 +4,7 @@ BASE := .venv/base
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test long pages test-gpu flower nvflare vantage6 lint format options results docs linkcheck package pins clean
+.PHONY: help run test long pages test-gpu flower nvflare lint format options results docs linkcheck package pins clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / {printf "make %-17s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +25,8 @@ pages: $(READY) ## Build the documentation, test its pages and run their example
 flower: $(READY) ## Run what stands on Flower with its newest version, or with others: VERSIONS="1.28 1.36"
 	.ci/newest-flower $(VERSIONS)
 
-nvflare vantage6: $(READY) ## Run an experiment on this platform, in an environment of its own
-	.ci/platform $@
+nvflare: $(READY) ## Run an experiment on NVFlare, in an environment of its own
+	.ci/nvflare
 
 test-gpu: $(READY) ## Compare every method's training on a GPU with the processor's
 	FEDKIN_DEVICE=$${FEDKIN_DEVICE:-cuda} $(BIN)/python -m pytest tests/on_elsewhere.py tests/networks_on_elsewhere.py

@@ -1,6 +1,7 @@
 """Nodes of Flower in this process: a grid that hands every message, as bytes and back, to a real client app."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.core import Client
-from fedkin.engines.flower_engine import without_flower
 
 START = ConfigRecord({"steps": 5, "rate": 0.5})
 """What planted.LEARNING tells fedkin's own clients."""
@@ -33,7 +33,10 @@ class Fleet(Grid):
     """
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
-        without_flower()
+        with suppress(ImportError):  # since 1.38 Flower tells processes that it has started who they are
+            from flwr.supercore.task_identity import TaskIdentity
+
+            TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
         self.app, self.sent, self.away = app, [], set()
         self.contexts = {
             1000 + 7 * at: Context(

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from flwr.app import Context
@@ -31,7 +31,6 @@ from fedkin.data.population import Population
 from fedkin.data.preparation import restore_preparation
 from fedkin.data.schema import id_texts
 from fedkin.data.sources import load
-from fedkin.data.tables import frame_to_dataset
 from fedkin.engines.flower_engine.messages import client_app as answering
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import SUMS, Policy, Request, Site, refusal_by
@@ -40,9 +39,6 @@ from fedkin.experiment.registry import target_of
 from fedkin.privacy.budget import Account
 from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.client_tasks import public_keys
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 # A site's policy, and what it would refuse of an experiment.
 
@@ -208,8 +204,8 @@ class SiteFile(ColumnOptions):
     keys: dict[str, str] = Field(default={})
 
 
-def read_site(path: Path, frame: DataFrame | None = None) -> Site:
-    """Read a site's file, the policy beside it and its data, unless a platform has read these to `frame`.
+def read_site(path: Path) -> Site:
+    """Read a site's file, the policy beside it and its data.
 
     Raises FedkinError if the file or the data cannot be read, or a key, value or rule is not allowed here.
     """
@@ -229,12 +225,9 @@ def read_site(path: Path, frame: DataFrame | None = None) -> Site:
         table = replace(table, encoder=encoder_named(spec, str(folder)))
     device = device_named(file.device, f"'device' in {path}")
     listed = public_keys(file.keys, f"[keys] in {path}")
-    if frame is None:
-        data = base / expanded(file.data)
-        is_file = data.exists() or (Path(file.data).suffix and not file.data.startswith(HUB))
-        read = load(str(data) if is_file else file.data, file.label, options=table)
-    else:
-        read = frame_to_dataset(frame, file.name, f"The table of '{file.name}'", file.label, options=table)
+    data = base / expanded(file.data)
+    is_file = data.exists() or (Path(file.data).suffix and not file.data.startswith(HUB))
+    read = load(str(data) if is_file else file.data, file.label, options=table)
     return Site(
         file.name,
         folder,

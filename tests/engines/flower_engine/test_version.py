@@ -56,7 +56,7 @@ def test_only_public_modules_of_flowers_are_used():
     texts = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
     used = {module for text in texts for module in re.findall(r"^ *(?:from|import) (flwr[\w.]*)", text, re.MULTILINE)}
     allowed = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy", "flwr.simulation"}
-    assert used - allowed == {"flwr.serverapp.strategy.strategy_utils", "flwr.supercore.task_identity"}
+    assert used - allowed == {"flwr.serverapp.strategy.strategy_utils"}
 
 
 class OldGrid(Nodes):

@@ -6,7 +6,7 @@ The strategies for an app of one's own are in `fedkin.flower`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -79,14 +79,6 @@ def connected_nodes(grid: Grid) -> dict[int, Node]:
     if hasattr(grid, "get_nodes"):  # since 1.38
         return {node.node_id: Node(node.last_activated_at, node.public_key) for node in grid.get_nodes()}
     return {number: Node() for number in grid.get_node_ids()}
-
-
-def without_flower() -> None:
-    """Allow messages in a process that Flower has not started; since 1.38 it tells those who they are."""
-    with suppress(ImportError):
-        from flwr.supercore.task_identity import TaskIdentity
-
-        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
 
 
 def check_listed_keys(grid: Grid, listed: Mapping[str, str]) -> None:

@@ -144,17 +144,17 @@ def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        return Message(answer(message.content, lambda: site_of(context), keep), reply_to=message)
+        return Message(_answer(message.content, context, site_of, keep), reply_to=message)
 
     return app
 
 
-def answer(records: RecordDict, site_of: Callable[[], Site], keep: Keep) -> RecordDict:
-    """Return a site's answer to a message of the server; see `client_app`."""
+def _answer(records: RecordDict, context: Context, site_of: Callable[[Context], Site], keep: Keep) -> RecordDict:
+    """Return a site's answer to a message of the server."""
     site = None
     try:
         try:
-            site = site_of()
+            site = site_of(context)
         except FedkinError as error:
             raise FileError(f"{error} Once that is mended, start the site again.") from error
         query = read(records)
