@@ -76,9 +76,10 @@ NUMBERS = [str(at) for at in range(30)]
         ([*NUMBERS, "12x", "1o"], 31, "numbers, but a text"),
         (["5", "7", "9", "Exported on 3 May 2024"], 4, "numbers, but a text in row 4"),
         ([*NUMBERS, "2024-01-31"], 31, "numbers, but a date"),
-        ([*NUMBERS, "00123"], 31, "numbers, but a code of digits"),
-        ([*DAYS, "2024-02-30"], None, "dates written in several ways"),
-        (["03/04/2024", "05/06/2024"], None, "dates of which day and month cannot be distinguished"),
+        ([*NUMBERS, "00123"], 31, "numbers, but a text"),
+        ([*NUMBERS, "58%"], 31, "numbers, but a percentage"),
+        ([*DAYS, "2024-02-30"], 41, "dates, but a text"),
+        (["03/04/2024", "05/06/2024"], None, "dates that can be read in two ways"),
     ],
 )
 def test_a_column_with_a_few_other_cells_names_their_kind_and_what_to_do_and_no_value(cells, row, kind):

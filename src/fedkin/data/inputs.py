@@ -44,9 +44,7 @@ from fedkin.data.tables import (
     as_tensor,
     in_order,
     label_of,
-    not_labels,
     notes_on_outcomes,
-    too_many_labels,
 )
 
 FORMS = (
@@ -502,9 +500,6 @@ def load_clients(
     if 0 < len(arrays) < len(clients):
         table = next(name for name in names if name not in arrays)
         raise FedkinError(f"{table} is a table and {next(iter(arrays))} is an array; all clients need the same.")
-    # Which column holds labels is known when all clients are read; then they are read again with it as a feature.
-    if label is None and (features := not_labels(clients)):
-        return load_clients(source, None, replace(options, features=[*options.features, *features]))
     columns = {
         name for client in clients for name in (*client.features, *client.left_out, client.label) if name is not None
     }
@@ -596,8 +591,7 @@ class ClientFiles:
             clients[i] = clients[i].rows(rest)
             tests.append((site.x[out], y[out]))
         guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
-        comparable = labelled and not too_many_labels(len(classes), sum(map(len, sites)))
-        apart, questions = notes_on_sites(sites, comparable)
+        apart, questions = notes_on_sites(sites, labelled)
         return Population(
             clients,
             [client.y for client in clients if client.y is not None] if labelled else None,
@@ -611,10 +605,10 @@ class ClientFiles:
         )
 
 
-def notes_on_sites(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence[str], tuple[str, ...]]:
-    """Return notes on labels that clients do not share, if they are `comparable`, and on what looks wrong."""
-    labelled = [(site.name, site.y, site.classes) for site in sites if site.y is not None and comparable]
-    spelt, apart = check_labels({name: [classes[i] for i in y.unique().tolist()] for name, y, classes in labelled})
+def notes_on_sites(sites: Sequence[Dataset], labelled: bool) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return notes on labels that clients do not share, if all are `labelled`, and on what looks wrong."""
+    known = [(site.name, site.y, site.classes) for site in sites if site.y is not None and labelled]
+    spelt, apart = check_labels({name: [classes[i] for i in y.unique().tolist()] for name, y, classes in known})
     cells = check_cells({site.name: site.table for site in sites if site.table is not None})
     return apart, (*spelt, *cells, *note_on_texts([site.table for site in sites]))
 

@@ -17,7 +17,7 @@ from fedkin.core.client import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
 from fedkin.core.errors import FedkinError, hint, listing, mid_sentence, nearest, option, refuse, unknown_name
 from fedkin.core.replies import is_count, is_list, is_text
 from fedkin.data.options import AUTO, NO_ID, TableOptions
-from fedkin.data.tables import in_order, is_called_id, is_called_recurring
+from fedkin.data.tables import in_order, is_called_id
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
@@ -83,17 +83,15 @@ def _report(column: Column, values: Tensor, min_members: int, id_column: str) ->
 def _names_rows(column: Column, filled: Tensor, rows: int) -> bool:
     """Return whether a column may identify rows: nearly all values differ, and are texts or integers called an id.
 
-    A column that is mostly empty does not. One that is called like a recurring id may have each value ten times.
+    A column that is mostly empty does not. In one that is called an id each value may come ten times, as a patient's.
     """
     if 2 * len(filled) < max(rows, 1) or column.kind not in ("category", "number"):
         return False
-    if column.kind == "number" and not (is_called_id(column.name) and bool((filled == filled.round()).all())):
+    is_id = is_called_id(column.name)
+    if column.kind == "number" and not (is_id and bool((filled == filled.round()).all())):
         return False
-    # Of fewer than 20 rows all must differ; from 200 rows on a few values, such as ten wards, name no persons.
-    threshold, distinct = 0.9 * len(filled) if len(filled) >= 20 else len(filled) - 1, len(filled.unique())
-    if is_called_recurring(column.name) and distinct >= (3 if len(filled) < 200 else 20):
-        threshold = min(threshold, 0.1 * len(filled))
-    return distinct > threshold
+    enough = 0.9 * len(filled) if len(filled) >= 20 else len(filled) - 1  # of fewer than 20 rows all must differ
+    return len(filled.unique()) > (min(enough, max(2, 0.1 * len(filled))) if is_id else enough)
 
 
 def are_names(value: Any) -> bool:

@@ -37,7 +37,6 @@ from fedkin.data.tables import (
     as_tensor,
     encode_labels,
     frame_to_dataset,
-    not_labels,
     usual_label,
 )
 
@@ -150,8 +149,6 @@ def clients_in_one(
         what = "each client has its own" if path is None else f"{source!r} is a folder"
         raise FedkinError(f"'simulation.column' is '{column}', and is for one file of all clients; {what}.")
     data = load(str(source), label, cluster=column, options=options)
-    if label is None and (features := not_labels([data])):
-        data = load(str(source), cluster=column, options=replace(options, features=[*options.features, *features]))
     assert data.clusters is not None
     index, names = data.clusters
     return [replace(data.rows(index == i), name=name, clusters=None) for i, name in enumerate(names)]

@@ -50,14 +50,13 @@ _TYPOGRAPHIC = str.maketrans("\u2212\u2013\u2019\u00a0\u202f\u2009", "--'   ")
 """Minus signs, apostrophes and blanks between thousands as typographers set them."""
 _FORMS = {
     decimal: re.compile(
-        rf"[+-]?(?:(?:[1-9]\d{{0,2}}(?:[ '{thousands}]\d{{3}})+(?:\{decimal}\d*)?|\d+(?:\{decimal}\d*)?|\{decimal}\d+)"
-        r"(?:[eE][+-]?\d+)?|inf(?:inity)?)",
+        rf"[+-]?(?:(?:[1-9]\d{{0,2}}(?:[ '{thousands}]\d{{3}})+(?:\{decimal}\d*)?|(?:0|[1-9]\d*)(?:\{decimal}\d*)?"
+        rf"|\{decimal}\d+)(?:[eE][+-]?\d+)?|inf(?:inity)?)",
         re.ASCII | re.IGNORECASE,
     )
     for decimal, thousands in (".,", ",.")
 }
 """Numbers by what stands before their decimals; thousands are apart by blanks, apostrophes or the other sign."""
-_LEADING_ZERO = re.compile(r"[+-]?0\d")
 _YEAR_FIRST = re.compile(r"\d{4}([./-])(?:\d{1,2}\1\d{1,2}|\d\d)(?:[T ,].*)?", re.ASCII)
 _YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:,? +(.+))?", re.ASCII)
 
@@ -204,28 +203,6 @@ def are_whole(classes: Iterable[str]) -> bool:
     return all(name.removeprefix("-").isdecimal() for name in classes)
 
 
-def too_many_labels(classes: int, rows: int) -> bool:
-    """Return whether so many different values are more than classes of so many rows can be, as free texts are.
-
-    Twenty never are; else they are more than half of the rows, or more than a hundred and a tenth of the rows.
-    """
-    return classes > max(20, rows / 2) or classes > max(100, rows / 10)
-
-
-def not_labels(clients: Sequence[Dataset]) -> list[str]:
-    """Return columns that were taken for labels of a client and are features, since they cannot be those of another.
-
-    Or since all clients together have too many different ones, see `too_many_labels`.
-    """
-    features = []
-    for name in dict.fromkeys(client.label for client in clients if client.label is not None):
-        labelled = [client for client in clients if client.label == name]
-        classes = {label for client in labelled for label in client.classes}
-        is_feature = any(name in client.features for client in clients)
-        features += [name] if is_feature or too_many_labels(len(classes), sum(map(len, labelled))) else []
-    return features
-
-
 def notes_on_outcomes(clients: Iterable[Sequence[str]]) -> list[str]:
     """Return a note on each column that is called like labels and is a feature, from the names of clients' columns."""
     names = [(name, columns) for columns in clients for name in columns if usual_label([name])]
@@ -279,15 +256,12 @@ def _can_be_labels(cells: pd.Series) -> bool:
 
 def _label_cells(cells: pd.Series) -> npt.NDArray[Any]:
     """Return the labels in a column: numbers if all texts are such, else texts with ``None`` for empty cells."""
-    import pandas as pd
-
     if cells.dtype.kind in "biufmM" or not all(isinstance(cell, str) for cell in cells.dropna()):
         return np.asarray(cells.to_numpy())
     texts = _texts(cells)
-    labels = pd.Series([None if text.lower() in MISSING else text for text in texts], dtype=object)
-    numbers = pd.to_numeric(labels, "coerce")
-    is_number = numbers.notna().equals(labels.notna()) and not any(map(_LEADING_ZERO.match, texts))
-    return np.asarray((numbers if is_number else labels).to_numpy())
+    labels = np.array([None if text.lower() in MISSING else text for text in texts], dtype=object)
+    numbers = as_numbers(texts, ".")
+    return labels if np.isnan(numbers[labels != None]).any() else numbers  # noqa: E711  # by element
 
 
 def frame_to_dataset(
@@ -493,49 +467,76 @@ def _typed(cells: pd.Series) -> pd.Series:
 
 
 def _of_texts(name: str, cells: pd.Series, called: str, options: TableOptions) -> tuple[Column, Values]:
-    """Return the kind of a column of texts from its distinct ones."""
+    """Return the kind of a column of texts: that of the first reading that fits all distinct ones, else a category.
+
+    It is refused if two such readings differ, or one fits more than half of the distinct texts and of the cells.
+    """
     codes, words = _words(cells, called)
     if not len(words):
         return Column(name), np.full(len(codes), np.nan)
-    if (numbers := as_numbers(words, options.decimal, called)) is not None:
-        return Column(name), _at_codes(codes, numbers)
     if (truths := _truths_in(words, options.levels.get(name, ()))) is not None:
         return Column(name, "boolean", truths[0]), _at_codes(codes, truths[1])
-    if (dates := as_dates(words, called)) is not None:
-        return Column(name, "date"), _at_codes(codes, _days(dates))
-    _check_no_mixture(words, codes, called)
+    readings = {"numbers": {sign: as_numbers(words, sign) for sign in ".,"}}
+    if all(np.isnan(values).any() for values in readings["numbers"].values()):
+        readings["percentages"] = {sign: as_numbers(words, sign, "%") / 100 for sign in ".,"}
+        readings["dates"] = {first: as_dates(words, first) for first in ("day", "month")}
+    is_read = {what: ~np.isnan(np.stack([*by_form.values()])).all(0) for what, by_form in readings.items()}
+    for what, by_form in readings.items():
+        fitting = [values for values in by_form.values() if not np.isnan(values).any()]
+        if len(fitting) == 2 and not np.array_equal(fitting[0], fitting[1]):
+            if options.decimal not in by_form:  # "auto", or what is read are dates
+                sign = f"{setting('decimal', '.')} if a point stands before decimals, else {setting('decimal', ',')}"
+                form = "write them as 2024-12-31, as pandas.to_datetime does with dayfirst" if what == "dates" else sign
+                raise FedkinError(f"{called} holds {what} that can be read in two ways; {form}.", public=True)
+            fitting = [by_form[options.decimal]]
+        if fitting:
+            return Column(name, "date" if what == "dates" else "number"), _at_codes(codes, fitting[0])
+        wrong = np.append(~is_read[what], False)[codes]
+        if 2 * is_read[what].sum() > len(words) and 2 * wrong.sum() < (codes >= 0).sum():
+            row = int(wrong.argmax())
+            cell = next((kind[:-1] for kind, fits in is_read.items() if fits[codes[row]]), "text")
+            raise FedkinError(
+                f"{called} holds {what}, but a {cell} in row {row + 1:,}, and {int(wrong.sum()):,} such cells in all; "
+                "write them in one way, as 1234.5 and 2024-12-31, name cells that stand for empty ones in "
+                f"{option('na_values')}, or the column in {option('categorical')}.",
+                public=f"{called} holds {what}, but other cells, too; the site's log says where.",
+            )
     return _category(Column(name), codes, words)
 
 
-def as_numbers(words: Sequence[str] | Words, decimal: str, called: str) -> Values | None:
-    """Parse distinct texts as numbers; 58 % is 0.58 where all are percentages. ``None`` if some are none.
+def as_numbers(words: Sequence[str] | Words, decimal: str, unit: str = "") -> Values:
+    """Return the numbers of texts that end in `unit`, if `decimal` stands before decimals; NaN where a text is none.
 
-    Where all can be read in two ways, as 1.234, `decimal` says what stands before decimals, and "auto" raises
-    FedkinError. Numbers with leading zeros or very many digits are codes, and none.
+    Numbers with leading zeros or very many digits are codes, and none.
     """
-    texts = [word if word.isascii() else word.translate(_TYPOGRAPHIC) for word in words]
-    if share := any(text.endswith("%") for text in texts):
-        if not all(text.endswith("%") or text == "0" for text in texts):
-            return None
-        texts = [text.removesuffix("%").rstrip() for text in texts]
-    signs = [sign for sign, form in _FORMS.items() if all(map(form.fullmatch, texts))]
-    if not signs or any(map(_LEADING_ZERO.match, texts)):
-        return None
-    shown = next((text for text in texts if "." in text or "," in text), "")
-    if len(signs) == 2 and shown and decimal == AUTO:
-        sign, other = (".", ",") if "." in shown else (",", ".")
-        raise FedkinError(
-            f"{called} holds numbers whose {'point' if sign == '.' else 'comma'} may stand before decimals or separate "
-            f"thousands, for three digits follow it in all; {setting('decimal', sign)} if it stands before decimals, "
-            f"else {setting('decimal', other)}.",
-            public=True,
-        )
-    sign = decimal if decimal in signs else signs[0]
-    blanks = str.maketrans({" ": None, "'": None, **({".": None, ",": "."} if sign == "," else {",": None})})
-    numbers = np.array([float(text.translate(blanks)) for text in texts])
-    if any(abs(number) > _EXACT and text.lstrip("+-").isdigit() for text, number in zip(texts, numbers, strict=True)):
-        return None
-    return numbers / 100 if share else numbers
+    written = str.maketrans({" ": None, "'": None, ",": None, ".": None, decimal: "."})
+    numbers = np.full(len(words), np.nan)
+    for i, word in enumerate(words):
+        text = word if word.isascii() else word.translate(_TYPOGRAPHIC)
+        if text.endswith(unit) and _FORMS[decimal].fullmatch(text := text.removesuffix(unit).rstrip()):
+            number = float(text.translate(written))
+            numbers[i] = np.nan if abs(number) > _EXACT and text.lstrip("+-").isdigit() else number
+    return numbers
+
+
+def as_dates(words: Sequence[str] | Words, first: str) -> Values:
+    """Return texts as days since 1970-01-01 in UTC, if "day" or "month" is the `first` number; NaN of what is no date.
+
+    Known are ISO dates with or without a time, 31.12.2024, and 31/12/2024 or 12/31/2024.
+    """
+    import pandas as pd
+
+    texts: list[str | None] = []
+    for word in words:
+        if match := _YEAR_LAST.fullmatch(word):
+            day, sign, month, year, time = match.groups("")
+            day, month = (month, day) if first == "month" and sign != "." else (day, month)
+            time = "T" + re.sub(r"^(\d):", r"0\1:", time) if time else ""
+            word = f"{year}-{month:0>2}-{day:0>2}{time}"
+        texts.append(word.replace(" UTC", "Z") if _YEAR_FIRST.fullmatch(word) else None)
+    if not any(texts):
+        return np.full(len(texts), np.nan)
+    return _days(pd.Series(pd.to_datetime(pd.Series(texts, dtype=object), utc=True, errors="coerce", format="ISO8601")))
 
 
 def _truths_in(words: Words, levels: Sequence[str]) -> tuple[tuple[str, str], list[bool]] | None:
@@ -550,68 +551,6 @@ def _truths_in(words: Words, levels: Sequence[str]) -> tuple[tuple[str, str], li
         if spelt.keys() == {no, yes} or (len(no) > 1 and spelt.keys() <= {no, yes}):
             return (spelt.get(no, no), spelt.get(yes, yes)), [word.lower() == yes for word in words]
     return None
-
-
-def as_dates(words: Sequence[str] | Words, called: str) -> pd.Series | None:
-    """Parse distinct texts, all of one form, as dates: pandas' timestamps in UTC; ``None`` if some are no dates.
-
-    Known are ISO dates with or without a time, 31.12.2024, 31/12/2024 and 12/31/2024. Raises FedkinError if day and
-    month cannot be distinguished.
-    """
-    import pandas as pd
-
-    def parsed(texts: list[str]) -> pd.Series | None:
-        stamps = pd.Series(pd.to_datetime(pd.Series(texts, dtype=object), utc=True, errors="coerce", format="ISO8601"))
-        return stamps if stamps.notna().all() else None
-
-    if _YEAR_FIRST.fullmatch(words[0]):
-        return parsed([word.replace(" UTC", "Z") for word in words])
-    parts = [match.groups("") for match in map(_YEAR_LAST.fullmatch, words) if match]
-    if len(parts) < len(words) or len({sign for _, sign, *_ in parts}) > 1:
-        return None
-    times = ["T" + re.sub(r"^(\d):", r"0\1:", part[4]) if part[4] else "" for part in parts]
-    by_day, by_month = (
-        parsed([f"{part[3]}-{part[i]:0>2}-{part[2 - i]:0>2}{time}" for part, time in zip(parts, times, strict=True)])
-        for i in (2, 0)
-    )
-    if by_day is None or by_month is None or parts[0][1] == "." or by_day.equals(by_month):
-        return by_month if by_day is None else by_day
-    form = "write them as 2024-12-31, as pandas.to_datetime does with dayfirst"
-    raise FedkinError(f"{called} holds dates of which day and month cannot be distinguished; {form}.", public=True)
-
-
-def _check_no_mixture(words: Words, codes: Codes, called: str) -> None:
-    """Refuse a column of texts most of which are numbers or dates, with what is wrong and in which row.
-
-    `codes` are the cells' indices into the distinct `words`, which are not all of one of these kinds.
-    """
-    kinds, rows = np.array([_kind_of_cell(word.translate(_TYPOGRAPHIC)) for word in words]), int((codes >= 0).sum())
-    kind = Counter(kinds.tolist()).most_common(1)[0][0]
-    alike = kinds == kind
-    wrong = (codes >= 0) & ~np.append(alike, False)[codes]
-    if kind in ("text", "code of digits") or 2 * alike.sum() <= len(alike) or 2 * wrong.sum() >= rows:
-        return
-    if kind == "date" and alike.all() and len(words) <= 10:  # versions and sections, as 1.2.3, of which there are few
-        return
-    what, row = " written in several ways, or in one that is not read", int(wrong.argmax())
-    if not alike.all():
-        what = f", but a {kinds[codes[row]]} in row {row + 1:,}, and {int(wrong.sum()):,} such cells in all"
-    raise FedkinError(
-        f"{called} holds {kind}s{what}; write them as 1234.5 and 2024-12-31, name cells that stand for empty ones in "
-        f"{option('na_values')}, or the column in {option('categorical')}.",
-        public=f"{called} holds {kind}s, but other cells, too; the site's log says where.",
-    )
-
-
-def _kind_of_cell(text: str) -> str:
-    """Return what kind of cell a text is, without any of its characters."""
-    number, share = text.removesuffix("%").rstrip(), text.endswith("%")
-    if _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text):
-        return "date"
-    if not any(form.fullmatch(number) for form in _FORMS.values()):
-        return "text"
-    is_code = _LEADING_ZERO.match(text) or (text.lstrip("+-").isdigit() and float(text) > _EXACT)
-    return "percentage" if share else "code of digits" if is_code else "number"
 
 
 # Values of columns.
@@ -686,31 +625,17 @@ def _days(cells: pd.Series) -> Values:
 
 
 _ID_NAME = re.compile(
-    r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|pid|seqn|seqno|barcode|rownames|level_\d|unnamed: 0"
-    r"|account|iban|phone|tel|fax|imei|ean|gtin|isbn|serial)$"
-    r"|^(patient|subject|participant|person|respondent|case|encounter|pupil|student|customer|employee|donor|household|visitor"
-    r"|specimen|sample|record|animal|ticket|invoice|claim)$|subjid$|(patient|subject|study|case|row)(id|no|number)$"
-    r"|(nummer|nr)$)|[a-z](I[dD]|No|Number|Nr|Key|Code|Phone|Account)$|^[A-Z]{2,}[BDEGHJKNS]ID$"
+    r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn|barcode|iban|phone)$|subjid$"
+    r"|^(index|number|rownames|level_\d|unnamed: 0)$"
+    r"|^(patient|subject|participant|person|respondent|case|customer|student|employee|record)(id|no|nr|number)?$"
+    r"|[^\W_][_\W](no|nr|key)$|(nummer|nr)$)|[a-z](I[dD]|No|Nr|Key)$"
 )
-"""In capitals alone, as WARDID, letters stand before ID that hardly any word in -id has, such as SOLID or THYROID."""
-_RECURRING_NAME = re.compile(
-    r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn)$|^(patient|subject|participant|person|respondent)$|subjid$"
-    r"|(patient|subject|study|case)(id|no|number)$|[^\W_][_\W](no|nr|key)$)|[a-z](I[dD]|No|Nr|Key)$"
-    r"|^[A-Z]{2,}[BDEGHJKNS]ID$"
-)
-"""Of ids that may come again, as a patient's in every visit or a store's; ``no`` alone may be a gas."""
 
 
 @functools.lru_cache(maxsize=2**16)
 def is_called_id(name: str) -> bool:
     """Return whether a column is called like an id or a number to call somebody by: ``patient_id``, ``phone``."""
     return _ID_NAME.search(name) is not None
-
-
-@functools.lru_cache(maxsize=2**16)
-def is_called_recurring(name: str) -> bool:
-    """Return whether a column is called like the id of a person or thing, which may come again: ``store_no``."""
-    return _RECURRING_NAME.search(name) is not None
 
 
 # Arrays of any kind, and tables of numbers alone, as the tensors that clients hold.
@@ -755,17 +680,15 @@ def as_tensor(value: Any, origin: str) -> Tensor:
 def _is_far_from_zero(array: npt.NDArray[Any]) -> bool:
     """Return whether float32 would leave a column of numbers fewer than ten bits of its range.
 
-    In less than a thousandth of it no cluster is told apart. Its numbers stay float64 until they are scaled, that is,
-    centred on the mean over all clients.
+    Its numbers stay float64 until they are scaled, that is, centred on the mean over all clients; those of [0, 1] are
+    not centred.
     """
     if array.ndim != 2 or array.dtype.kind not in "fiu" or array.dtype.itemsize < 8:
         return False
-    with np.errstate(invalid="ignore"):
-        low, high = array.min(0).astype(np.float64), array.max(0).astype(np.float64)
-    if not (np.isfinite(low) & np.isfinite(high)).all() or (low.min() >= 0 and high.max() <= 1):
-        return False  # it is refused, or holds pictures or fractions, which are not centred
-    step = np.maximum(np.abs(low), np.abs(high)) * np.finfo(np.float32).eps
-    return bool(((high > low) & (high - low < step * 2.0**10)).any())
+    low, high = array.min(0).astype(np.float64), array.max(0).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        lost = (high > low) & ((high - low) * 2.0**13 < np.maximum(-low, high))
+    return bool(lost.any() and (low.min() < 0 or high.max() > 1))
 
 
 def as_dataset(

@@ -75,7 +75,7 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
         sites = [site.with_classes(texts) for site in sites]
     clients = [site.client(i, site.y) for i, site in enumerate(sites)]
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
-    apart, looks_wrong = notes_on_sites(sites, comparable=not without)
+    apart, looks_wrong = notes_on_sites(sites, labelled=not without)
     questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)
     names = [site.name for site in sites]
     population = Population(clients, None, [], names=names, notes=(*questions, *apart), questions=questions)
