@@ -25,8 +25,6 @@ def parameters(module):
         (networks.gradient_loss_cnn, COLOUR, 10, 62_006),
         (networks.lenet5, GREY, 10, 85_822),
         (networks.lenet5, GREY, 62, 90_242),
-        (networks.lenet5_softmax, GREY, 10, 85_822),
-        (networks.ocfl_cnn, GREY, 10, 25_404_240),
     ],
 )
 def test_networks_have_the_papers_sizes(factory, shape, classes, count):

@@ -332,52 +332,32 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return "\n".join([f"{self._title()}.", *self._lines()])
 
     def plot(self, kind: str = "all") -> Plot:
-        """Return figures of the clusters, which a notebook shows and ``save`` writes as a page or as a table.
+        """Return figures of the clusters, which a notebook shows and ``save`` writes as a page.
 
         Parameters
         ----------
         kind : str
             "map" of some samples, to zoom, filter and colour, with a slider over kin-graph's scales; "profile", columns
             by cluster, of tables; "scales", how the clusters were found, with coarser and finer ones; "sizes" by
-            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are. ``frame`` has
-            what is drawn: of a map the samples on it with their places ``x`` and ``y``, of a profile `describe`, sizes
-            by client and cluster, scales, or rounds; of "all" `to_frame`. A model that was pickled has no samples to
-            map.
+            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are. A model that was
+            pickled has no samples to map.
         """
         from fedkin.report.plots import Plot
 
         check_is_fitted(self, "result_")
         view = self._page()
-        parts = [*view.parts[:1], *(self._maps() if kind in ("all", "map") else []), *view.parts[1:]]
+        parts = list(view.parts)
+        if kind in ("all", "map") and (drawn := self._map()) is not None:
+            parts.insert(1, drawn)
         shown = [part for part in parts if kind in ("all", _KINDS[part.anchor])]
         if not shown:
-            kinds = dict.fromkeys(_KINDS[part.anchor] for part in [*parts, *self._maps(small=True)])
-            raise FedkinError(f"This model has no plot {kind!r}; there are {listing(list(kinds))}.")
-        return Plot(dataclasses.replace(view, parts=shown), self._table(kind, shown), self.cluster_names_)
+            kinds = [*dict.fromkeys(_KINDS[part.anchor] for part in parts), *["map"] * hasattr(self, "_mapped")]
+            raise FedkinError(f"This model has no plot {kind!r}; there are {listing(kinds)}.")
+        return Plot(dataclasses.replace(view, parts=shown), self.cluster_names_)
 
-    def _table(self, kind: str, shown: Sequence[PagePart]) -> pd.DataFrame:
-        """Return the numbers of a plot of this kind, which shows these parts."""
-        frame = self.to_frame()
-        if kind == "sizes":
-            return pd.crosstab(frame["client"], frame["cluster"])
-        if kind in ("scales", "rounds"):
-            return pd.DataFrame(vars(self).get("scales_", self.records_) if kind == "scales" else self.records_)
-        return frame
-
-    def _maps(self, small: bool = False) -> list[PagePart]:
+    def _map(self) -> PagePart | None:
         """Return the map of samples, if there are any."""
-        return []
-
-    def _repr_mimebundle_(self, **more: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**more)
-        if "text/html" in bundle and hasattr(self, "result_"):
-            from fedkin.report.plots import Plot
-
-            texts = PagePart("summary", "Clusters", paragraphs=self._lines()[:20])  # more are not read
-            small = [part for part in self._page().parts if part.anchor in ("sizes", "clients")]
-            view = PageView(self._title(), parts=[texts, *small, *self._maps(small=True)])
-            bundle["text/html"] = Plot(view, self.to_frame(), self.cluster_names_)._repr_html_()
-        return bundle
+        return None
 
     def _page(self) -> PageView:
         """Return all figures of the model."""

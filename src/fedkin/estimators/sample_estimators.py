@@ -44,7 +44,7 @@ from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 from fedkin.methods.samples.sample_method import SampleMethod
-from fedkin.report.figures import PagePart, SampleMap
+from fedkin.report.figures import PagePart
 from fedkin.report.numbers import pluralize
 from fedkin.report.sample_map import MAX_POINTS, map_of_samples, some_rows, with_scales
 from fedkin.report.words import described, remarks, sentences
@@ -296,39 +296,23 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             if i not in self._absent
         ]
 
-    def _maps(self, small: bool = False) -> list[PagePart]:
+    def _map(self) -> PagePart | None:
         if not getattr(self, "_mapped", None):
-            return []
-        return [PagePart("map", "Map of the samples", figures=[self._map(small)])]
-
-    def _map(self, small: bool = False) -> SampleMap:
+            return None
         clients, ids, names = [], [], self.client_names_
-        shown = some_rows([len(rows) for _, rows, _ in self._mapped], 300 if small else MAX_POINTS)
-        for (i, rows, x), few in zip(self._mapped, shown, strict=True):
-            state = {"clusters": torch.as_tensor(self.labels_[i])[rows[few]]}
+        for i, rows, x in self._mapped:
+            state = {"clusters": torch.as_tensor(self.labels_[i])[rows]}
             margins = self._confidence[i]
             if margins is not None and len(margins) == len(self.labels_[i]):
-                state["confidence"] = torch.as_tensor(margins)[rows[few]]
-            clients.append(Client(i, x[few], state=state))
-            ids += rows[few].tolist()
+                state["confidence"] = torch.as_tensor(margins)[rows]
+            clients.append(Client(i, x, state=state))
+            ids += rows.tolist()
         population, total = Population(clients, None, [], names=names), sum(map(len, self.labels_))
-        layout: Any = "pca" if small else "tsne"
-        drawn = map_of_samples(self._method, self.result_, clients, population, layout, total)
+        drawn = map_of_samples(self._method, self.result_, clients, population, "tsne", total)
         assert drawn is not None  # there are samples
         spoken = [] if self._profile is None else sentences(self._profile, names)
-        view = drawn[0] if small else with_scales(drawn, self._nodes(), spoken)
-        return replace(view, ids=list(map(str, ids)), id_name="sample")
-
-    def _table(self, kind: str, shown: Sequence[PagePart]) -> pd.DataFrame:
-        if kind == "profile":
-            return self.describe()
-        frame = super()._table(kind, shown)
-        view = shown[0].figures[0] if kind == "map" else None
-        if not isinstance(view, SampleMap) or view.clients is None:
-            return frame
-        names = [view.client_names[i] for i in view.clients]
-        rows = {"client": names, "sample": list(map(int, view.ids)), "x": view.places[:, 0], "y": view.places[:, 1]}
-        return pd.DataFrame(rows).merge(frame, on=["client", "sample"])
+        view = replace(with_scales(drawn, self._nodes(), spoken), ids=list(map(str, ids)), id_name="sample")
+        return PagePart("map", "Map of the samples", figures=[view])
 
     def _nodes(self) -> Nodes | None:
         return None

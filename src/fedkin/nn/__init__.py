@@ -8,8 +8,6 @@ MODELS: dict[str, str] = {
     "gradient-loss-mlp": "Two hidden layers, 512-128, or 2048-512 for images with colour.",
     "gradient-loss-cnn": "Two convolutions and two linear layers, or LeNet's shape for images with colour.",
     "lenet5": "Two convolutions and three linear layers; for images from 4 x 4 pixels.",
-    "lenet5-softmax": "The same with a softmax before the cross-entropy's own; learns more slowly.",
-    "ocfl-cnn": "Three convolutions without pooling and wide linear layers: 25 million parameters.",
     "resnet18": "ResNet-18 for small images, batch normalisation.",
     "resnet34": "ResNet-34 for small images, batch normalisation.",
     "resnet18-gn": "ResNet-18 for small images, group normalisation.",

@@ -28,8 +28,6 @@ _factories: dict[str, Factory] = {
     "gradient-loss-mlp": networks.gradient_loss_mlp,
     "gradient-loss-cnn": networks.gradient_loss_cnn,
     "lenet5": networks.lenet5,
-    "lenet5-softmax": networks.lenet5_softmax,
-    "ocfl-cnn": networks.ocfl_cnn,
     "resnet18": partial(resnet, name="resnet18"),
     "resnet34": partial(resnet, name="resnet34", blocks=(3, 4, 6, 3)),
     "resnet18-gn": partial(resnet, name="resnet18-gn", norm=partial(nn.GroupNorm, 2)),  # Reddi et al.

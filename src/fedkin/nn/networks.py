@@ -98,31 +98,6 @@ def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     )  # fmt: skip
 
 
-def lenet5_softmax(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """Return `lenet5` with a softmax whose outputs are used as logits, as the code of Prigent et al. does.
-
-    Cross-entropy then applies a second softmax, so that the loss stays above ``log(1 + (classes - 1) / e)`` and
-    gradients are small. Only for comparison with the paper's numbers.
-    """
-    return lenet5(shape, classes).append(nn.Softmax(dim=1))
-
-
-def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """Return the network of Zuziak et al. for MNIST and Fashion-MNIST: 25,404,240 parameters for 10 classes.
-
-    Three padded 5 x 5 convolutions of 16, 32 and 32 channels without pooling, then 1000, 250 and 100 units, each with
-    dropout of 0.2 behind its ReLU. Raises FedkinError if `shape` is no image.
-    """
-    channels, height, width = image_shape("ocfl-cnn", shape, min_side=1)
-    layers: list[nn.Module] = []
-    for before, after in pairwise((channels, 16, 32, 32)):
-        layers += [nn.Conv2d(before, after, 5, padding=2), nn.ReLU()]
-    layers.append(nn.Flatten())
-    for inputs, outputs in pairwise((32 * height * width, 1000, 250, 100)):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout(0.2)]
-    return nn.Sequential(*layers, nn.Linear(100, classes))
-
-
 def image_shape(model: str, shape: tuple[int, ...], min_side: int) -> tuple[int, int, int]:
     """Check that `shape` is that of an image, and return it as (channels, height, width).
 

@@ -6,8 +6,6 @@ import html
 from collections.abc import Mapping
 from pathlib import Path
 
-import pandas as pd
-
 from fedkin.core.files import write_atomically
 from fedkin.report.figures import PageView
 from fedkin.report.page import render
@@ -16,10 +14,10 @@ _FITTED = "this.style.height=this.contentDocument.documentElement.scrollHeight+'
 
 
 class Plot:
-    """Figures as a page that needs nothing else, with names of clusters, and their numbers as a DataFrame, `frame`."""
+    """Figures as a page that needs nothing else, with names of clusters."""
 
-    def __init__(self, view: PageView, frame: pd.DataFrame, names: Mapping[int, str]) -> None:
-        self.view, self.frame, self.names = view, frame, dict(names)
+    def __init__(self, view: PageView, names: Mapping[int, str]) -> None:
+        self.view, self.names = view, dict(names)
 
     def __repr__(self) -> str:
         return f"{self.view.title}: {', '.join(part.title for part in self.view.parts)}; save('plot.html') writes it."
@@ -30,5 +28,5 @@ class Plot:
         return f'<iframe srcdoc="{page}" onload="{_FITTED}" style="width:100%;height:420px;border:0"></iframe>'
 
     def save(self, path: str | Path) -> None:
-        """Write the page to a file; ``frame.to_parquet`` and its like write the numbers."""
+        """Write the page to a file."""
         write_atomically(Path(path), render(self.view, self.names))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import planted
 from fedkin.core import Client, FedkinError
@@ -87,5 +88,9 @@ def test_new_clients_join_by_their_data_and_one_encoder_is_the_module() -> None:
 
 
 def test_a_network_without_a_last_linear_layer_has_no_encoder() -> None:
-    with pytest.raises(FedkinError):
-        Classifier.of({"name": "two encoders, lenet5-softmax", "shape": (1, 28, 28), "classes": 3})
+    with pytest.raises(FedkinError, match="ends in"):
+        Classifier.of({"name": f"two encoders, {__name__}:ending_in_relu", "shape": (4,), "classes": 3})
+
+
+def ending_in_relu(shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(*shape, classes), nn.ReLU())
