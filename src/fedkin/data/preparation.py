@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 import numpy as np
 import pandas as pd
 import torch
-from pandas.util import hash_array
+from pandas.util import hash_array, hash_pandas_object
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
@@ -63,7 +63,6 @@ STATE = "preparation"
 """Key of the encoding of its data in a client's state, uint8."""
 DESCRIBED = "described_rows"
 """In a client's state: of each row that it has described, what names it and what it holds, int64 ``(m, 2)``."""
-_BATCH = 4_096
 
 
 @dataclass(frozen=True)
@@ -493,26 +492,21 @@ def _comparable(schema: Schema, sums: statistics.ColumnSums, reports: Reports) -
         if is_place([columns[name] for columns in reports.values() if name in columns and columns[name].filled])
         and not float(counts[-1])
     ]
+    places = [] if len(places) == len(schema.columns) else places
     lacking = {name: sums.samples - int(cells) for name, cells in zip(schema.names, sums.filled.tolist(), strict=True)}
-    empty = [name for name, cells in lacking.items() if 2 * cells > sums.samples]
+    empty = [name for name, cells in lacking.items() if 2 * cells > sums.samples and name not in places]
     cells = listing([f"'{name}' ({lacking[name]:,})" for name in empty])
-    reasons = {
-        f"have one value at each client and another at every other, so they say where a row comes from: "
-        f"{quoted(places)}; name them in {option('categorical')} to keep them": places,
-        f"are empty in more than half of {sums.samples:,} rows: {cells}": [
-            name for name in empty if name not in places
-        ],
-    }
-    for reason, dropped in reasons.items():
-        if dropped and (dropped is not places or len(dropped) < len(schema.columns)):
-            rest, note = (
-                [i for i, name in enumerate(schema.names) if name not in dropped],
-                f"Columns are left out that {reason}.",
-            )
-            if not rest:
-                raise FedkinError(f"No column is left to compare samples by: {note}")
-            columns = tuple(schema.columns[i] for i in rest)
-            schema, sums = replace(schema, columns=columns, notes=[*schema.notes, note]), sums.of(rest)
+    reasons = [
+        f"Columns are left out that have one value at each client and another at every other, so they say where a row "
+        f"comes from: {quoted(places)}; name them in {option('categorical')} to keep them."
+    ] * bool(places)
+    reasons += [f"Columns are left out that are empty in more than half of {sums.samples:,} rows: {cells}."] * bool(
+        empty
+    )
+    rest = [i for i, name in enumerate(schema.names) if name not in (*places, *empty)]
+    if not rest:
+        raise FedkinError(f"No column is left to compare samples by: {' '.join(reasons)}")
+    sums = sums.of(rest)
     codes_by_column = [
         sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist()) for counts in sums.counts
     ]
@@ -520,9 +514,9 @@ def _comparable(schema: Schema, sums: statistics.ColumnSums, reports: Reports) -
         replace(column, categories=tuple(column.categories[code] for code in codes))
         if column.kind == "category"
         else column
-        for column, codes in zip(schema.columns, codes_by_column, strict=True)
+        for column, codes in zip([schema.columns[i] for i in rest], codes_by_column, strict=True)
     )
-    return replace(schema, columns=columns), sums.pooled(codes_by_column)
+    return replace(schema, columns=columns, notes=[*schema.notes, *reasons]), sums.pooled(codes_by_column)
 
 
 # Clients that join late.
@@ -602,12 +596,7 @@ def _fingerprints(client: Client) -> Tensor:
 
 def _hashes(rows: Tensor) -> Tensor:
     """Return a hash of each row ``(n, width)``, int64; of equal rows each has another."""
-    weights = hash_array(np.arange(rows.shape[1], dtype=np.uint64)) | np.uint64(1)  # odd ones lose nothing
-    parts = [np.zeros(0, dtype=np.uint64)]
-    for batch in rows.split(_BATCH):
-        values = batch.double().numpy() + 0.0  # of -0 as of 0
-        cells = hash_array(np.where(np.isnan(values), np.nan, values).ravel(), categorize=False)
-        parts.append((cells.reshape(batch.shape) * weights).sum(1, dtype=np.uint64))
-    hashes = np.concatenate(parts)
-    earlier = pd.Series(hashes).groupby(hashes).cumcount().to_numpy(dtype=np.uint64)
-    return torch.from_numpy((hashes + earlier * weights.max(initial=1)).view(np.int64))
+    values = rows.double().numpy() + 0.0  # of -0 as of 0
+    hashes = hash_pandas_object(pd.DataFrame(np.where(np.isnan(values), np.nan, values)), index=False)
+    earlier = hashes.groupby(hashes).cumcount().to_numpy()
+    return torch.from_numpy(hash_array(hashes.to_numpy() + earlier.astype(np.uint64)).view(np.int64))

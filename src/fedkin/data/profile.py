@@ -209,16 +209,12 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     fewest="min_members",
 )
 def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report sums by cluster and column of a table, without cells of too few values; zeros without clusters.
-
-    They are one after another, and those of fractions in digits.
-    """
+    """Report the same, fractions in digits; zeros without clusters."""
     replies: list[Payload] = []
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
         shapes = _shapes(columns_of(payload), payload["n_clusters"])
-        parts = {name: reply[name].flatten().double() if reply else torch.zeros(prod(shapes[name])) for name in shapes}
-        whole = torch.cat([part for name, part in parts.items() if name not in _FRACTIONS])
-        replies.append({"whole": whole, "fractions": to_digits(torch.cat([parts[name] for name in _FRACTIONS]))})
+        parts = {name: reply[name].double() if reply else torch.zeros(shape) for name, shape in shapes.items()}
+        replies.append(parts | {name: to_digits(parts[name].flatten()) for name in _FRACTIONS})
     return replies
 
 
@@ -346,16 +342,13 @@ def _hidden_sums(
 
     Also return the clients that are in no sum, and why.
     """
-    sizes = {name: prod(shape) for name, shape in shapes.items()}
-    fractions = sum(sizes[name] for name in _FRACTIONS)
-    terms = [Term("whole", (sum(sizes.values()) - fractions,)), Term("fractions", (len(UNITS), fractions))]
+    digits = {name: (len(UNITS), prod(shapes[name])) for name in _FRACTIONS}
+    terms = [Term(name, shape) for name, shape in (dict(shapes) | digits).items()]
     sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms)
     if 0 not in sums:
         return {}, sums.missing
-    order = [*(name for name in shapes if name not in _FRACTIONS), *_FRACTIONS]
-    totals = torch.cat([sums[0].totals["whole"], of_digits(sums[0].totals["fractions"])])
-    parts = totals.split([sizes[name] for name in order])
-    return {name: part.view(shapes[name]) for name, part in zip(order, parts, strict=True)}, sums.missing
+    totals = sums[0].totals
+    return totals | {name: of_digits(totals[name]).view(shapes[name]) for name in _FRACTIONS}, sums.missing
 
 
 # Rows by their cluster in an earlier result and in a new one: the table by which clusters keep their numbers.
