@@ -319,8 +319,8 @@ def _missing_codes(tables: Mapping[str, Table]) -> list[str]:
     codes: dict[tuple[str | float, str], dict[str, dict[str, int]]] = {}  # rows by column and client
     for (name, kind), by_client in cells.items():
         for value, place in _codes_in(np.concatenate([*by_client.values()]), kind):
-            written = int(value) if value.is_integer() else value
-            written = str(np.datetime64(int(value), "D")) if kind == "date" else written
+            number = int(value) if value.is_integer() else value
+            written = str(np.datetime64(int(value), "D")) if kind == "date" else number
             rows = {client: int((values == value).sum()) for client, values in by_client.items() if value in values}
             codes.setdefault((written, place), {})[name] = rows
     return [

@@ -480,7 +480,7 @@ def _of_texts(name: str, cells: pd.Series, called: str, options: TableOptions) -
     if all(np.isnan(values).any() for values in readings["numbers"].values()):
         readings["percentages"] = {sign: as_numbers(words, sign, "%") / 100 for sign in ".,"}
         readings["dates"] = {first: as_dates(words, first) for first in ("day", "month")}
-    is_read = {what: ~np.isnan(np.stack([*by_form.values()])).all(0) for what, by_form in readings.items()}
+    is_read = {what: ~np.isnan(np.fmax(*by_form.values())) for what, by_form in readings.items()}
     for what, by_form in readings.items():
         fitting = [values for values in by_form.values() if not np.isnan(values).any()]
         if len(fitting) == 2 and not np.array_equal(fitting[0], fitting[1]):
