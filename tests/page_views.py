@@ -6,9 +6,9 @@ from fedkin.report.figures import (
     Bars,
     ClusterPictures,
     Curve,
-    Graph,
-    GraphNode,
     Mark,
+    Member,
+    MemberTable,
     PagePart,
     PageView,
     ResultTable,
@@ -103,10 +103,9 @@ def _figure(at: int, column: int) -> TableCell:
 def full_view(clusters: int = 3) -> PageView:
     """A run of which every part of the page is shown."""
     rng = np.random.default_rng(0)
-    nodes = [GraphNode(s, q, 10 + s, q if s else None) for s in range(3) for q in range(clusters)]
-    edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].cluster == nodes[b].cluster is not None]
+    nodes = [Member(s, q, 10 + s, q if s else None) for s in range(3) for q in range(clusters)]
     marks = [Mark(2, "1 client moved")]
-    graphs = [Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)]
+    matched = MemberTable("After", "Tied.", nodes)
     rows = [(cluster, [TableCell("3"), TableCell("2 A, 1 B"), TableCell("1–3")]) for cluster in (*range(clusters), -1)]
     members = ResultTable("", "Together.", "cluster", ["clients", "true clusters", "which"], rows)
     curves = [
@@ -132,7 +131,7 @@ def full_view(clusters: int = 3) -> PageView:
         [("Clusters found", str(clusters), "across 3 clients")],
         [
             PagePart("words", "In words", of_clusters=[f"Cluster {at}: old." for at in range(clusters)]),
-            PagePart("associations", "Matched", figures=graphs),
+            PagePart("associations", "Matched", figures=[matched]),
             PagePart("clients", "Clients", figures=[members]),
             PagePart("clustering", "How", figures=[Text(["Four bits each.", "No guarantee."]), bars, scales]),
             PagePart("pictures", "Pictures", figures=pictures),

@@ -282,7 +282,7 @@ def test_every_option_has_a_meaning() -> None:
 def test_no_page_names_an_option_of_a_section_that_is_not_there(section: type[BaseModel]) -> None:
     name = section.__name__.removesuffix("Section").lower()
     text = "\n".join(page.read_text() for page in PAGES)
-    options = {option.name for each in registry.SCENARIOS for option in options_of(registry.declared("scenario", each))}
+    options = {option.name for each in registry.SCENARIOS for option in options_of(registry.resolve("scenario", each))}
     known = {*section.model_fields, *(options if name == "simulation" else ())}
     assert set(re.findall(rf"[`' ]{name}\.([a-z_]+)\s?=", text)) - known == set()
 

@@ -104,7 +104,7 @@ def test_a_setting_that_does_not_exist_is_told() -> None:
 
 def test_a_summary_says_where_defaults_are_not_the_papers() -> None:
     """A method whose traits have options of the paper says so in its summary and on its page, and no other does."""
-    papers = {name for name in registry.METHODS if registry.declared("method", name).traits.paper}
+    papers = {name for name in registry.METHODS if registry.resolve("method", name).traits.paper}
     summaries = {name for name, entry in registry.METHODS.items() if entry.summary.endswith("fedkin's form.")}
     texts = {page.stem: page.read_text() for page in (ROOT / "docs" / "methods").glob("*.md")}
     pages = {name for name, text in texts.items() if "**The default is fedkin's form" in text}
@@ -112,7 +112,7 @@ def test_a_summary_says_where_defaults_are_not_the_papers() -> None:
     assert {"ocfl", "fedcref", "ccfc", "embedding"} <= papers
 
 
-@pytest.mark.parametrize("name", [name for name in registry.METHODS if registry.declared("method", name).traits.paper])
+@pytest.mark.parametrize("name", [name for name in registry.METHODS if registry.resolve("method", name).traits.paper])
 def test_variant_paper_sets_what_is_not_given_at_every_door(name: str) -> None:
     """Every option of the paper differs from the default, is set by the variant alone, and gives way to one given."""
     declared = registry.resolve("method", name)

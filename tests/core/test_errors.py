@@ -44,7 +44,7 @@ def test_every_alias_is_an_option_somewhere() -> None:
     from fedkin.flower.strategies import OPTIONS
     from fedkin.studies.compare import compare
 
-    names = {option.name for name in registry.METHODS for option in options_of(registry.declared("method", name))}
+    names = {option.name for name in registry.METHODS for option in options_of(registry.resolve("method", name))}
     names |= {*DataSection.model_fields, *OPTIONS, *fedkin.IFCA().get_params()}
     names |= {*dir(fedkin.KinGraph)}  # results
     names |= {*compare.__wrapped__.__code__.co_varnames, *fedkin.IFCA.fit.__wrapped__.__code__.co_varnames}

@@ -1,6 +1,5 @@
 """Experiments as files, settings and methods of one's own declare them, and what is refused in one sentence."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.core.method import options_of
 from fedkin.experiment import registry
-from fedkin.experiment.config import SimulationSection, load_config, model_of
+from fedkin.experiment.config import load_config
 from toy import METHOD, Blobs, Toy
 
 TOY = ("simulation.scenario=toy",)
@@ -149,30 +147,3 @@ def test_options_of_ones_own_that_no_experiment_can_have_are_refused(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(FedkinError, match=sentence):
         load_config(f"own_options_of_mine:{name}")
-
-
-@pytest.mark.parametrize("kind", ["method", "scenario"])
-def test_outlines_declare_what_the_classes_do(kind: registry.Kind) -> None:
-    for name in registry.METHODS if kind == "method" else registry.SCENARIOS:
-        declared, real = registry.declared(kind, name), registry.resolve(kind, name)
-        assert declared is not real
-        assert options_of(declared) == options_of(real), name
-        models = [model_of(made, *([SimulationSection] if kind == "scenario" else [])) for made in (declared, real)]
-        assert models[0].model_json_schema() == models[1].model_json_schema(), name
-        assert getattr(declared, "traits", None) == getattr(real, "traits", None), name
-
-
-def test_refusals_need_no_torch() -> None:
-    program = """
-import sys
-from fedkin.experiment import registry
-from fedkin.experiment.config import load_config
-for kind, names in (("method", registry.METHODS), ("scenario", registry.SCENARIOS)):
-    for name in names:
-        registry.declared(kind, name)
-try:
-    load_config("kfed", ["method.clusters=3"])
-except ValueError:
-    print([name for name in sys.modules if name == "torch" or name.startswith("fedkin.methods")])
-"""
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -9,22 +9,10 @@ import pytest
 from fedkin.core import FedkinError, Task
 from fedkin.deploy.site_app import modules_of
 from fedkin.experiment import registry
-from fedkin.experiment.config import load_config
-from fedkin.experiment.disclosure import (
-    Disclosure,
-    disclosed,
-    disclosure_of_run,
-    rehearsed,
-)
+from fedkin.experiment.disclosure import Disclosure, disclosure_of_run, rehearsed
 from fedkin.experiment.run import resume
 from fedkin.experiment.run_folder import MESSAGES
 from toy_runs import files, run
-
-ATTACK = {
-    "flips": [0.0, 0.1],
-    "reconstruction": {"samples": 50, "levels": [{"flip": 0.0, "recognised": 0.62}, {"flip": 0.1, "recognised": 0.3}]},
-    "membership": [{"flip": 0.0, "advantage": 0.2}, {"flip": 0.1, "advantage": 0.0}],
-}
 
 
 def by_task(leaving: Disclosure) -> dict[str, tuple[str, str, bool]]:
@@ -85,9 +73,3 @@ def test_a_run_tells_of_what_was_sent_also_resumed_and_by_a_method_of_ones_own(t
     (tmp_path / "a" / MESSAGES).write_text("[1]")
     with pytest.raises(FedkinError):
         disclosure_of_run(tmp_path / "a")
-
-
-def test_an_attack_is_told_of_at_its_lowest_noise() -> None:
-    leaving = disclosed(load_config("embedding"), {}, 0, "Sent.", ATTACK)
-    assert "62 % were recognisable, 2.0 % by chance" in leaving.notes[-1]
-    assert "right 60 times in 100" in leaving.notes[-1]

@@ -20,7 +20,7 @@ from fedkin.core.payload import load_tree
 from fedkin.data.encoding import Encoding
 from fedkin.experiment.numbering import CHANGES, CHANGES_PAGE, Earlier
 from fedkin.experiment.run import resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, RECORDS, read_labels, read_lines
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, RECORDS, read_lines
 from fedkin.methods.samples.kfed import KFedMethod
 from shell import fedkin as command
 
@@ -44,11 +44,15 @@ def write(folder: str, frames: dict[str, pd.DataFrame]) -> None:
         frame.to_csv(f"{folder}/{site}.csv", index=False)
 
 
+def labels_of(path: str | Path) -> "pd.Series[int]":
+    return pd.read_csv(path, index_col="id")["cluster"]
+
+
 def kinds_of(run: str) -> dict[str, set[int]]:
     """Return the numbers of the clusters in which a run has each kind of planted row."""
     found: dict[str, set[int]] = {}
-    for labels in read_labels(Path(run)).values():
-        for row, cluster in labels.items():
+    for path in (Path(run) / "labels").iterdir():
+        for row, cluster in labels_of(path).items():
             found.setdefault(str(row).split("-")[2], set()).add(int(cluster))
     return found
 
@@ -135,7 +139,7 @@ def test_one_that_is_away_still_counts_and_can_be_forgotten() -> None:
     assert command("forget", "r2", "--client", "west", "--out", "r3", "-q") == 0
     assert load_tree(Path("r3") / CHECKPOINT)["state"]["owners"].unique().tolist() == [0, 1, 2]
     assert command("update", "r2", "nov", "--out", "r4", "-q") == 0, "west is back"
-    assert len(read_labels(Path("r4"))["west"]) == 90
+    assert len(labels_of("r4/labels/west.csv")) == 90
     assert command("forget", "r2", "--client", "west", "--retrain", "--out", "r5", "-q") == 2
 
 
@@ -148,7 +152,7 @@ def test_a_run_keeps_the_numbers_of_another() -> None:
     run("ffcm", "both", "r2", "--clusters", "3", "--seed", seed, "--like", "r1")
     assert kinds_of("r2") == {kind: {number} for kind, number in numbers.items()}
     rows = command_output("predict", "r2", "both/north.csv", "--memberships")
-    assert list(rows["cluster"]) == list(read_labels(Path("r2"))["north"])
+    assert list(rows["cluster"]) == list(labels_of("r2/labels/north.csv"))
     assert list(rows[["membership_0", "membership_1", "membership_2"]].to_numpy().argmax(1)) == list(rows["cluster"])
     assert set(rows["cluster_name"]) == set(numbers)
     before = contents(Path("r2"))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from fedkin.report.charts import line_chart
-from fedkin.report.drawings import WIDTH, arrange
 from fedkin.report.figures import Curve
 
 
@@ -14,11 +13,3 @@ def test_pointing_shows_the_values_and_the_table_holds_all_of_them() -> None:
     assert drawn.count("<td>") == 1000
     assert "<td>748500</td>" in drawn
     assert "sent (bytes)" in drawn
-
-
-def test_nodes_of_a_graph_lie_apart_and_inside_whatever_their_clusters() -> None:
-    for clusters in ([0], [None] * 60, [number // 25 for number in range(500)] + [None] * 40, [0, 0, 1, None]):
-        places, labels, height = arrange(clusters)
-        assert all(room <= x <= WIDTH - room and room <= y <= height - room for x, y, room in places)
-        assert len({(round(x, 3), round(y, 3)) for x, y, _ in places}) == len(clusters)
-        assert all(y <= height for _, _, y in labels)

@@ -12,9 +12,9 @@ from fedkin.report.figures import (
     Bars,
     Curve,
     Figure,
-    Graph,
-    GraphNode,
     Mark,
+    Member,
+    MemberTable,
     PagePart,
     PageView,
     ResultTable,
@@ -101,7 +101,7 @@ def figures_named(bad: str) -> list[Figure]:
     """Figures of a run with the same name everywhere."""
     return [
         Curve(bad, bad, range(4), {bad: [1.0, 2.0, 3.0, 4.0]}, x_label=bad, marks=[Mark(0, bad)]),
-        Graph(bad, bad, [GraphNode(0, 0, 1, 0), GraphNode(0, 1, 1, None)], [(0, 1)], [bad]),
+        MemberTable(bad, bad, [Member(0, 0, 1, 0), Member(0, 1, 1, None)], [bad]),
         ResultTable(bad, bad, bad, [0, bad], [(bad, [TableCell(bad)] * 2)], foot=[(bad, [TableCell(bad)] * 2)]),
         SampleMap(bad, bad, np.zeros((1, 2)), np.array([[0]]), ids=[bad], client_names=[bad], sentences=[{0: bad}]),
     ]

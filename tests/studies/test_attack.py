@@ -25,7 +25,6 @@ from fedkin.studies.attack import (
     cases_of,
     membership,
     reconstruct,
-    verdict,
 )
 
 
@@ -90,15 +89,6 @@ def test_a_run_of_another_method_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FedkinError):
         attack(tmp_path / "run")
     assert not (tmp_path / "run" / "attack.json").exists()
-
-
-def test_the_verdict_follows_the_numbers() -> None:
-    levels = [{"flip": 0.1, "advantage": 0.3, "margin": 0.08}]
-    tree = {"flips": [0.1], "statements": [{"epsilon_client": 2.0}], "membership": levels}
-    assert "ε = 2 for all samples of a client. In practice messages reveal who took part" in verdict(tree)
-    tree["statements"], levels[0]["advantage"] = [{"epsilon_client": None}], 0.07
-    assert "no meaningful guarantee: ε = inf" in verdict(tree)
-    assert "no better than chance" in verdict(tree)
 
 
 def segments_of(samples: int) -> Case:

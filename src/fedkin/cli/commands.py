@@ -385,12 +385,17 @@ def forget(folder: Path, clients: tuple[str, ...], retrain: bool, out: Path | No
 @argument("pairs", "A cluster's number and its name; without a name it has none.", "[CLUSTER=NAME]...", nargs=-1)
 @as_json
 def name(folder: Path, pairs: tuple[str, ...], as_json: bool) -> None:
-    """Name the clusters of a run. Without names to give, list the clusters, and names that might suit."""
-    from fedkin.experiment.numbering import cluster_list, list_text, name_clusters
+    """Name the clusters of a run. Without names to give, list the clusters."""
+    from fedkin.experiment.numbering import cluster_list, name_clusters
 
     if pairs:
         name_clusters(folder, pairs)
-    print(json.dumps(cluster_list(folder), ensure_ascii=False) if as_json else list_text(folder))
+    clusters = cluster_list(folder)
+    rows = [
+        ("cluster", "members", "name"),
+        *(["" if v is None else str(v) for v in each.values()] for each in clusters),
+    ]
+    print(json.dumps(clusters, ensure_ascii=False) if as_json else table_text(rows, left=(2,)))
 
 
 @app.command()
@@ -559,7 +564,7 @@ def _print_options(name: str, kind: registry.Kind) -> None:
     from fedkin.core.method import options_of
     from fedkin.experiment.config import FROM_DATA, MethodSection, SimulationSection, model_of
 
-    declared: Any = registry.declared(kind, name)
+    declared: Any = registry.resolve(kind, name)
     model_of(declared, SimulationSection if kind == "scenario" else MethodSection)  # refuses what no file can hold
     print(f"{name}: {registry.summary_of(kind, name)}")
     section = "method" if kind == "method" else "simulation"

@@ -37,9 +37,10 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import ByClient, Inputs, fitted_position, map_clients, read_clients
 from fedkin.estimators.estimator import Estimator, FitRunner
 from fedkin.estimators.training import FeaturesOrName, features_of
-from fedkin.experiment.numbering import Earlier, compared, sizes_of
+from fedkin.experiment.numbering import Earlier, compared
 from fedkin.experiment.prediction import explain
 from fedkin.experiment.revision import kept_of
+from fedkin.experiment.run_folder import sizes_of
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
@@ -274,8 +275,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _as_earlier(self) -> Earlier:
         """Return what the clusters of now are, for those that follow them."""
-        sizes = sizes_of({name: pd.Series(each) for name, each in self.labels_.items()})
-        encoding, names = self.preparation_.encoding, dict(self.cluster_names_)
+        sizes, encoding, names = sizes_of(self.labels_), self.preparation_.encoding, dict(self.cluster_names_)
         return Earlier("the fit before", self._method, self.result_, encoding, sizes, names, self._profile)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -398,10 +398,10 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     for name in tables:
         check_section(tables, name, places.get(name, current_door().place))
     method_name = str(tables.get("method", {}).get("name", registry.DEFAULT_METHOD))
-    method: Any = registry.declared("method", method_name)
+    method: Any = registry.resolve("method", method_name)
     usual = _usual_scenario(tables, method)
     scenario_name = str(tables.get("simulation", {}).get("scenario", usual))
-    scenario: Any = registry.declared("scenario", scenario_name)
+    scenario: Any = registry.resolve("scenario", scenario_name)
     model = _experiment(method, scenario, usual)
     try:
         # As JSON, for in its strict mode pydantic takes lists for tuples, but of Python's values only tuples.
@@ -416,8 +416,8 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     from_data = dict(zip(FROM_DATA, (checked.data.source, checked.data.labels, table), strict=True))
     return Config(
         seed=checked.seed,
-        method=_built(registry.resolve("method", method_name), checked.method),
-        scenario=_built(registry.resolve("scenario", scenario_name), checked.simulation, **from_data),
+        method=_built(method, checked.method),
+        scenario=_built(scenario, checked.simulation, **from_data),
         **{name: getattr(checked, name) for name in SECTIONS if name != "method"},
         table=table,
         tables=checked.model_dump(mode="json", exclude_none=True),

@@ -99,17 +99,8 @@ class Disclosure:
         return PageView(f"What leaves a client: {self.method}", "", parts=[self.part()])
 
 
-def disclosed(
-    config: Config,
-    by_task: Mapping[str, Mapping[str, int]],
-    steps: int,
-    lead: str,
-    attack: Mapping[str, Any] | None = None,
-) -> Disclosure:
-    """Return what leaves a client by the experiment `config`, whose federation has counted `by_task` in these `steps`.
-
-    `attack` is what ``attack.json`` holds, where the run's messages were attacked.
-    """
+def disclosed(config: Config, by_task: Mapping[str, Mapping[str, int]], steps: int, lead: str) -> Disclosure:
+    """Return what leaves a client by the experiment `config`, of which `by_task` was counted in so many `steps`."""
     replied = {name: counts for name, counts in by_task.items() if counts.get("bytes")}
     messages = []
     for name, counts in replied.items():
@@ -118,7 +109,7 @@ def disclosed(
             messages.append(_message(config, known_task(summed or name), counts, steps, bool(summed)))
     if any(name.startswith(SUMS) for name in replied):
         messages.append(Message(SUMS, send_key.sends, "at each sum", _FEWEST["none"]))
-    notes = [*_protection(config), *_readers(config, messages), _attacked(attack)]
+    notes = [*_protection(config), *_readers(config, messages)]
     return Disclosure(config.method_name, lead, messages, len(by_task) - len(replied), notes)
 
 
@@ -189,28 +180,13 @@ def _readers(config: Config, messages: Sequence[Message]) -> list[str]:
     return [sentence for sentence, holds in sentences.items() if holds]
 
 
-def _attacked(tree: Mapping[str, Any] | None) -> str:
-    """Say what an attack on a run's messages achieved, at its lowest noise."""
-    if tree is None:
-        return "No attack was tried on these messages (`fedkin attack` does for `embedding` by bits)."
-    flip, samples = min(tree["flips"]), tree["reconstruction"]["samples"]
-    rebuilt = next(each for each in tree["reconstruction"]["levels"] if each["flip"] == flip)
-    guessed = next(each for each in tree["membership"] if each["flip"] == flip)
-    return (
-        f"The messages were attacked. Of {samples} rows that were rebuilt from messages of these rows alone, "
-        f"{100 * rebuilt['recognised']:.0f} % were recognisable, {100 / samples:.1f} % by chance. Whether a row was "
-        f"among a client's was guessed right {50 + 50 * guessed['advantage']:.0f} times in 100, 50 by chance."
-    )
-
-
 def disclosure_of_run(folder: Path) -> Disclosure:
     """Return what left the clients of the run in `folder`, finished or not."""
     config, tree = run_config(folder), load_checkpoint(folder / CHECKPOINT) or {"state": {"steps": 0}, "clients": {}}
-    path, attack = folder / MESSAGES, folder / "attack.json"
+    path = folder / MESSAGES
     by_task = read_json(path, dict[str, dict[str, int]]) if path.is_file() else tree.get("by_task", {})
     lead = lead_of((folder / LEDGER).is_file(), config.evaluation.like if is_update(tree) else None)
-    attacked = read_json(attack, dict[str, Any]) if attack.is_file() else None
-    return disclosed(config, by_task, tree["state"]["steps"], lead, attacked)
+    return disclosed(config, by_task, tree["state"]["steps"], lead)
 
 
 def lead_of(real: bool, updated: str | None = None) -> str:

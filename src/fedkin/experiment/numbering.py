@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -32,14 +31,13 @@ from fedkin.experiment.run_folder import (
     check_finished,
     is_finished,
     load_found,
-    read_labels,
     read_names,
+    read_sizes,
     run_config,
 )
-from fedkin.experiment.terminal_tables import table_text
 from fedkin.report import figures as fig
 from fedkin.report.numbers import join_words
-from fedkin.report.words import described, suggestions
+from fedkin.report.words import described
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ def earlier_of(folder: Path) -> Earlier:
     if saved.method.traits.clusters != "samples":
         raise FedkinError(f"{folder} has clusters of clients, whose numbers no run keeps.")
     reported = {} if saved.profile is None else dict(enumerate(saved.profile.samples.tolist()))
-    sizes = {cluster: size for cluster, size in (sizes_of(read_labels(folder)) or reported).items() if size}
+    sizes = {cluster: size for cluster, size in (read_sizes(folder) or reported).items() if size}
     encoding = saved.preparation.encoding
     return Earlier(str(folder), saved.method, saved.result, encoding, sizes, read_names(folder), saved.profile)
 
@@ -200,13 +198,6 @@ def written_numbers(folder: Path) -> Numbers | None:
         return None
     count = int(result["n_clusters"])
     return Numbers(result.get(NUMBERS, torch.arange(count)), count)
-
-
-def sizes_of(labels: Mapping[str, pd.Series[Any]]) -> dict[int, int]:
-    """Return the number of rows of each cluster."""
-    everybody = np.concatenate([np.zeros(0, dtype=np.int64), *(each.to_numpy() for each in labels.values())])
-    values, counts = np.unique(everybody[everybody >= 0], return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
 # What has changed since the run whose numbers clusters keep: sizes, moved rows, drifted clusters.
@@ -451,25 +442,14 @@ def write_names(folder: Path, names: Mapping[int, str]) -> None:
 
 
 def cluster_list(folder: Path) -> list[dict[str, Any]]:
-    """Return the ``cluster``, ``members``, ``name`` and ``suggested`` name of each cluster of a finished run.
+    """Return the ``cluster``, ``members`` and ``name`` of each cluster of a finished run, ``None`` if not known.
 
-    Members are samples or clients. What is not known is ``None``.
+    Members are samples or clients.
     """
-    saved, names = load_found(folder), read_names(folder)
-    count, profile, words = int(saved.result["n_clusters"]), saved.profile, saved.words
-    suggested = [", ".join(each[:2]) for each in words] if any(words) else suggestions(profile) if profile else []
-    labels = [each.to_numpy() for each in read_labels(folder).values()]
-    sizes = [None] * count if profile is None else profile.samples.tolist()
-    sizes = np.bincount(np.concatenate(labels) + 1, minlength=count + 1)[1:].tolist() if labels else sizes
-    suggested += [""] * (count - len(suggested))
+    saved, names, sizes = load_found(folder), read_names(folder), read_sizes(folder)
+    reported = [] if saved.profile is None else saved.profile.samples.tolist()
+    members = [sizes.get(cluster, 0) for cluster in range(int(saved.result["n_clusters"]))] if sizes else reported
     return [
-        {"cluster": i, "members": sizes[i], "name": names.get(i), "suggested": suggested[i] or None}
-        for i in range(count)
+        {"cluster": i, "members": members[i] if members else None, "name": names.get(i)}
+        for i in range(int(saved.result["n_clusters"]))
     ]
-
-
-def list_text(folder: Path) -> str:
-    """Return the clusters of a finished run as a table: numbers, members, names, and names that might suit."""
-    rows = [["cluster", "members", "name", "suggested"]]
-    rows += [[*("" if value is None else str(value) for value in row.values())] for row in cluster_list(folder)]
-    return table_text(rows, left=(2, 3))

@@ -143,7 +143,7 @@ def _whose(saved: SavedResult, client: int | str | None, cluster: int | None) ->
 
 
 def _columns(
-    saved: SavedResult, data: Dataset, x: Tensor, whose: Mapping[str, int], memberships: bool, explain: bool
+    saved: SavedResult, data: Dataset, x: Tensor, whose: Mapping[str, int], memberships: bool, with_reasons: bool
 ) -> Columns:
     """Return the columns of the predictions for samples `data`, of which `x` are prepared."""
     predicted = predicted_clusters(saved.method, saved.result, x, **whose)
@@ -160,11 +160,8 @@ def _columns(
     if names := read_names(saved.folder):
         columns["cluster_name"] = [names.get(cluster, "") for cluster in columns["cluster"]]
     columns |= cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)
-    if explain:
-        from fedkin.experiment.prediction import explain as explained_rows
-
-        found = (saved.method, saved.result, saved.preparation)
-        reasons = explained_rows(*found, data, x, saved.profile, saved.words)
+    if with_reasons:
+        reasons = explain(saved.method, saved.result, saved.preparation, data, x, saved.profile, saved.words)
         columns["next_cluster"] = [each.next if each.next >= 0 else "" for each in reasons]
         columns["why"] = [str(each) for each in reasons]
     return columns

@@ -5,19 +5,11 @@ Besides these names, ``package.module:Class`` stands for a user's own method or 
 
 from __future__ import annotations
 
-import ast
-import builtins
-import dataclasses
-import functools
-import types
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal
 
-import fedkin
 from fedkin.core.errors import FedkinError, unknown_name
 
 Kind = Literal["method", "scenario"]
@@ -152,15 +144,6 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     return declared_class
 
 
-def declared(kind: Kind, name: str) -> type[Any]:
-    """Return the class of `name`, or its outline if it is fedkin's, for which none of its modules is imported.
-
-    Raises FedkinError as `resolve` does.
-    """
-    target = target_of(kind, name)
-    return outline(target) if name in _TABLES[kind] and target.startswith("fedkin.") else resolve(kind, name)
-
-
 def summary_of(kind: Kind, name: str) -> str:
     """Return a one-line summary of a method or scenario; for ``package.module:Class`` its docstring's first line."""
     if name in _TABLES[kind]:
@@ -171,89 +154,3 @@ def summary_of(kind: Kind, name: str) -> str:
 def file_name(name: str) -> str:
     """Return `name` with the colon replaced, for use in a file name."""
     return name.replace(":", ".")
-
-
-# Options of methods and scenarios as their source declares them, without importing it.
-
-
-_ROOT = fedkin.__name__
-_LIGHT = (f"{_ROOT}.core.method", f"{_ROOT}.data.options")
-"""Modules that are imported instead of read, as they do not import torch: the base class of methods needs its code."""
-
-
-@functools.cache
-def outline(target: str) -> type[Any]:
-    """Return the outline of a dataclass of fedkin, ``module:Class``: a class that is never instantiated."""
-    module, _, name = target.partition(":")
-    declared = _bindings(module)[name]
-    assert isinstance(declared, ast.ClassDef)
-    bases = [_evaluated(module, base.value if isinstance(base, ast.Subscript) else base) for base in declared.bases]
-    parents = tuple(base for base in bases if isinstance(base, type) and base.__module__.partition(".")[0] == _ROOT)
-    attributes: dict[str, Any] = {"__module__": module, "__qualname__": name, "__doc__": ast.get_docstring(declared)}
-    hints: dict[str, Any] = {}
-    for line in declared.body:
-        if isinstance(line, ast.AnnAssign) and "ClassVar" not in ast.unparse(line.annotation):
-            key = ast.unparse(line.target)
-            hints[key] = _evaluated(module, line.annotation)
-            attributes |= {} if line.value is None else {key: _evaluated(module, line.value)}
-        elif isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "traits":
-            attributes["traits"] = _evaluated(module, line.value)
-    outlined = types.new_class(name, parents, {}, lambda body: body.update(attributes, __annotations__=hints))
-    is_dataclass = any("dataclass" in ast.unparse(decorator) for decorator in declared.decorator_list)
-    return dataclasses.dataclass(init=False, repr=False, eq=False)(outlined) if is_dataclass else outlined
-
-
-@functools.cache
-def _bindings(module: str) -> dict[str, ast.stmt]:
-    """Return by name the statement that binds it in a module of fedkin, also for type checkers only."""
-    body = ast.parse(_file(module).read_text(encoding="utf-8")).body
-    bindings: dict[str, ast.stmt] = {}
-    for line in [*body, *(inner for outer in body if isinstance(outer, ast.If) for inner in outer.body)]:
-        if isinstance(line, ast.ClassDef):
-            bindings[line.name] = line
-        elif isinstance(line, ast.Assign | ast.AnnAssign):
-            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
-            bindings |= {name.id: line for name in targets if isinstance(name, ast.Name)}
-        elif isinstance(line, ast.Import | ast.ImportFrom):
-            bindings |= {alias.asname or alias.name: line for alias in line.names}
-    return bindings
-
-
-def _file(module: str) -> Path:
-    path = Path(fedkin.__path__[0]).joinpath(*module.split(".")[1:])
-    return path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")
-
-
-class _Names(dict[str, Any]):
-    """The names of a module, each looked up when an expression needs it, also as an attribute, as of a module."""
-
-    def __init__(self, module: str) -> None:
-        super().__init__()
-        self.module = module
-
-    def __getattr__(self, name: str) -> Any:
-        return self[name]
-
-    def __missing__(self, name: str) -> Any:
-        line = _bindings(self.module).get(name)
-        if isinstance(line, ast.ClassDef):
-            return outline(f"{self.module}:{name}")
-        if isinstance(line, ast.Assign | ast.AnnAssign) and line.value is not None:
-            return _evaluated(self.module, line.value)
-        if isinstance(line, ast.Import):
-            return import_module(next(alias.name for alias in line.names if name in (alias.asname, alias.name)))
-        if not isinstance(line, ast.ImportFrom):
-            return getattr(builtins, name)
-        original = next(alias.name for alias in line.names if (alias.asname or alias.name) == name)
-        source = line.module or ""
-        if source.partition(".")[0] == _ROOT and source not in _LIGHT:
-            inner = f"{source}.{original}"
-            return _Names(inner) if _file(inner).is_file() else _Names(source)[original]
-        return Any if source.partition(".")[0] == "torch" else getattr(import_module(source), original)
-
-
-def _evaluated(module: str, expression: ast.expr) -> Any:
-    """Evaluate an expression of a module, such as a type; types of torch, which no option has, are ``Any``."""
-    if isinstance(expression, ast.Constant):
-        return expression.value
-    return eval(compile(ast.Expression(expression), module, "eval"), {}, _Names(module))

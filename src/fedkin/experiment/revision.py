@@ -153,7 +153,7 @@ def forget(
             "way": "retrained" if state is None else "exact",
             "steps_done_again": steps - (0 if state is None else int(state.steps)),
             "others_asked_again": state is None,
-            "still_hold": _still_held(out, [short_names(names)[i] for i in gone if names], method, start),
+            "still_hold": _still_held(out, method, start),
             "not_covered": [f"the run {folder.name}, which holds all it held", *_NOT_COVERED],
         }
         write_atomically(out / FORGOTTEN, json.dumps([*earlier, certificate], indent=2, ensure_ascii=False) + "\n")
@@ -200,25 +200,17 @@ def _go_on(
     return outcome
 
 
-def _still_held(out: Path, names: Sequence[str], method: Any, start: Mapping[str, Any] | None) -> list[dict[str, str]]:
-    """List what the files in `out` still hold of forgotten clients, called `names`: ``file`` and ``what``.
-
-    `start` is the checkpoint without them, if others' contributions were kept.
-    """
-    held = [(CONFIG, "its name or position, by which the run leaves it out")]
-    for path in sorted(out.rglob("*")):
-        name = path.relative_to(out).as_posix()
-        if name == LEDGER:
-            held.append((LEDGER, "its name, identity and key, which keep its seat from others"))
-        elif path.suffix in (".jsonl", ".json", ".csv", ".html"):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            held += [(name, "its name")] if any(each in text for each in names) else []
+def _still_held(out: Path, method: Any, start: Mapping[str, Any] | None) -> list[str]:
+    """List what the files in `out` still hold of forgotten clients; `start` is the checkpoint without them, if any."""
+    held = [f"{CONFIG}, {RESULT} and the page: its name or position, by which the run leaves it out"]
+    if (out / LEDGER).is_file():
+        held.append(f"{LEDGER}: its name, identity and key, which keep its seat from others")
+    if start is not None and start["state"]["steps"]:
+        held.append(f"{RECORDS}: that it answered in the steps that are kept, and bytes of its replies")
     if start is not None:
-        if start["state"]["steps"]:
-            held.append((RECORDS, "that it answered in the steps that are kept, and bytes of its replies"))
         remains = kept_of(method, Preparation.from_tree(start["preparation"]))
-        held += [(name, what) for what in remains for name in (CHECKPOINT, RESULT, MODELS)]
-    return [{"file": name, "what": what} for name, what in held]
+        held += [f"{CHECKPOINT}, {RESULT} and {MODELS}: {what}" for what in remains]
+    return held
 
 
 def kept_of(method: Any, preparation: Preparation) -> list[str]:

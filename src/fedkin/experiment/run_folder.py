@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
+import numpy as np
 import pandas as pd
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -388,28 +389,26 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     return as_csv(columns)
 
 
-def read_labels(folder: Path) -> dict[str, pd.Series[Any]]:
-    """Read the clusters that a run has written, int64 by client: those of rows, or ``{"": those of clients}``.
+def sizes_of(labels: Iterable[Any]) -> dict[int, int]:
+    """Return the number of members of each cluster by the clusters of each client's rows; -1 is none."""
+    values, counts = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *labels]), return_counts=True)
+    return {int(cluster): int(count) for cluster, count in zip(values, counts, strict=True) if cluster >= 0}
 
-    Their index are ids, or numbers of rows where ids are absent or not unique. Raises FedkinError if a file is damaged.
+
+def read_sizes(folder: Path) -> dict[int, int]:
+    """Return the number of members of each cluster as a run has written them; raise FedkinError if a file is damaged.
+
+    It is empty where a real federation's samples are clustered.
     """
-    labels = {}
+    labels = []
     for path in [folder / CLIENTS, *sorted((folder / "labels").glob("*.csv"))]:
-        if not path.is_file():
-            continue
-        is_of_clients = path.name == CLIENTS and path.parent == folder
-        check_sum(folder, path.relative_to(folder).as_posix())
-        try:
-            frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-            values = frame["cluster"].astype("int64").to_numpy()
-            names = [name for name in (["name"] if is_of_clients else frame.columns[1:2]) if name in frame]
-            ids = frame[names[0]] if names and names[0] != "cluster" else frame.iloc[:, 0].astype("int64")
-        except (ValueError, KeyError) as error:
-            raise FedkinError(f"{path} is damaged; {_AGAIN}") from error
-        if not ids.is_unique:
-            ids = pd.Series(range(len(ids)), name="row")
-        labels["" if is_of_clients else path.stem] = pd.Series(values, index=pd.Index(ids, name=str(ids.name)))
-    return labels
+        if path.is_file():
+            check_sum(folder, path.relative_to(folder).as_posix())
+            try:
+                labels.append(pd.read_csv(path, usecols=["cluster"])["cluster"].to_numpy(np.int64))
+            except ValueError as error:
+                raise FedkinError(f"{path} is damaged; {_AGAIN}") from error
+    return sizes_of(labels)
 
 
 def cluster_columns(clusters: Tensor, confidence: Tensor | None = None, memberships: Tensor | None = None) -> Columns:

@@ -1,4 +1,4 @@
-"""Drawings of clusters: graphs of local ones, the tree of coarser and finer ones, maps of samples, and pictures."""
+"""Drawings of clusters: the tree of coarser and finer ones, maps of samples, pictures, and tables of local ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.figures import ClusterPictures, Graph, SampleMap, Scale, ScaleTree
+from fedkin.report.figures import ClusterPictures, MemberTable, SampleMap, Scale, ScaleTree
 from fedkin.report.markup import (
     WIDTH,
     Drawing,
@@ -22,7 +22,6 @@ from fedkin.report.markup import (
     cluster_title,
     element,
     figure,
-    folded,
     numbers_below,
     sheet,
     short,
@@ -164,93 +163,19 @@ def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], 
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-# Graphs of local clusters and their associations: a ring per cluster, with a folded table of members.
-
-_LARGEST_NODE = 7.5
-_SPACING = 16.0  # between unmatched nodes
+# Local clusters.
 
 
-def draw_graph(graph: Graph) -> str:
-    """Draw a graph of local clusters as an HTML figure; the area of a node shows its number of samples."""
-    if not graph.nodes:
-        return figure(graph.title, graph.caption, element("p", "No local clusters.", class_="empty"))
+def member_table(view: MemberTable) -> str:
+    """Write the local clusters of each cluster as a table, unmatched ones last."""
+    numbers = sorted({each.cluster for each in view.members}, key=lambda number: (number is None, number or 0))
     rows = []
-    for cluster, positions in _groups([node.cluster for node in graph.nodes]).items():
-        nodes = [graph.nodes[position] for position in positions]
-        names = ", ".join(f"{graph.name(node)}/{node.local_cluster}" for node in nodes)
-        name = "unmatched" if cluster is None else cluster_mark(cluster, str(cluster))
-        rows.append((name, len(nodes), sum(node.size for node in nodes), names))
-    members = table(["cluster", "local clusters", "samples", "client/local cluster"], rows, "numbers members")
-    below = folded("The members", sheet(members, f"{graph.title}: the members"))
-    key = "A dot is a local cluster, its area the number of samples, a line an association."
-    return figure(graph.title, graph.caption, _draw(graph), element("p", key, class_="key"), below)
-
-
-def _groups(clusters: Sequence[int | None]) -> dict[int | None, list[int]]:
-    """Return the positions of each cluster's nodes, in order of cluster, those of unmatched nodes last."""
-    order = sorted(set(clusters), key=lambda cluster: (cluster is None, cluster or 0))
-    return {cluster: [index for index, label in enumerate(clusters) if label == cluster] for cluster in order}
-
-
-def _draw(graph: Graph) -> str:
-    places, labels, height = arrange([node.cluster for node in graph.nodes])
-    drawing = Drawing("graph")
-    # One path per cluster, and one for edges between clusters, keeps large graphs small.
-    paths: dict[int | None, str] = {}
-    for a, b in graph.edges:
-        cluster = graph.nodes[a].cluster if graph.nodes[a].cluster == graph.nodes[b].cluster else None
-        (x0, y0, _), (x1, y1, _) = places[a], places[b]
-        paths[cluster] = f"{paths.get(cluster, '')}M{short(x0)} {short(y0)}L{short(x1)} {short(y1)}"
-    width = f"{min(1.5, 16 / math.sqrt(max(len(graph.edges), 1))):.2f}"  # many lines would be a blot
-    for cluster, lines in paths.items():
-        look = "across" if cluster is None else f"edges {cluster_class(cluster)}"
-        drawing.path(lines, look, stroke_width=width)
-    largest = max(1, *(node.size for node in graph.nodes))
-    for node, (x, y, room) in zip(graph.nodes, places, strict=True):
-        radius = max(1.8, room * math.sqrt(max(node.size, 0) / largest))
-        name, state = graph.name(node), "unmatched" if node.cluster is None else f"in cluster {node.cluster}"
-        tip = f"{name}, local cluster {node.local_cluster}\n{node.size} samples, {state}"
-        look = f"node {cluster_class(node.cluster)}"
-        drawing.parts.append(element("circle", cx=x, cy=y, r=radius, class_=look, data_client=name, data_tip=tip))
-    for words, x, y in labels:
-        drawing.text(x, y, words, "middle name")
-    unmatched = sum(node.cluster is None for node in graph.nodes)
-    return drawing.write(
-        height,
-        f"{graph.title}: {len(graph.nodes)} local clusters, {unmatched} unmatched, {len(graph.edges)} associations. "
-        "The table below lists the members.",
-    )
-
-
-def arrange(
-    clusters: Sequence[int | None],
-) -> tuple[list[tuple[float, float, float]], list[tuple[str, float, float]], float]:
-    """Lay out the nodes of each cluster as a ring, rings in a square grid, and unmatched nodes in rows below.
-
-    Returns for each node its place and the largest radius that it may have; labels with their places; and the height.
-    """
-    groups = _groups(clusters)
-    loose, rings = groups.pop(None, []), groups
-    columns = max(1, math.ceil(math.sqrt(len(rings))))
-    cell, label = WIDTH / columns, 24.0
-    radii = {
-        cluster: 0.0 if len(nodes) == 1 else min(0.4 * cell - _LARGEST_NODE, 22 / math.sin(math.pi / len(nodes)))
-        for cluster, nodes in rings.items()
-    }
-    row = 2 * (max(radii.values(), default=0.0) + _LARGEST_NODE) + label
-    places = [(0.0, 0.0, _LARGEST_NODE)] * len(clusters)
-    labels: list[tuple[str, float, float]] = []
-    for place, (cluster, nodes) in enumerate(rings.items()):
-        x, y, radius = cell * (place % columns + 0.5), row * (place // columns + 0.5) - label / 2, radii[cluster]
-        room = min(_LARGEST_NODE, 0.8 * radius * math.sin(math.pi / len(nodes)) or _LARGEST_NODE)
-        for turn, node in enumerate(nodes):
-            angle = 2 * math.pi * turn / len(nodes) - math.pi / 2
-            places[node] = (x + radius * math.cos(angle), y + radius * math.sin(angle), room)
-        labels.append((f"Cluster {cluster}" if columns <= 6 else str(cluster), x, y + radius + label - 2))
-    top, across = row * math.ceil(len(rings) / columns), int(WIDTH / _SPACING)
-    for turn, node in enumerate(loose):
-        places[node] = (_SPACING * (turn % across + 0.5), top + _SPACING * (turn // across + 0.5), _LARGEST_NODE)
-    if loose:
-        top += _SPACING * math.ceil(len(loose) / across) + 12
-        labels.append((f"Unmatched: {len(loose)}", WIDTH / 2, top))
-    return places, labels, top + 4
+    for number in numbers:
+        members = [each for each in view.members if each.cluster == number]
+        names = dict(enumerate(view.clients))
+        called = ", ".join(f"{names.get(each.client, each.client)}/{each.number}" for each in members)
+        title = "unmatched" if number is None else cluster_mark(number, str(number))
+        rows.append((title, len(members), sum(each.size for each in members), called))
+    heads = ["cluster", "local clusters", "samples", "client/local cluster"]
+    drawn = table(heads, rows, "numbers members")
+    return figure(view.title, view.caption, sheet(drawn, f"{view.title}: the members"))

@@ -1,20 +1,17 @@
 """Figures of a page as plain values: methods, runs and studies describe them, and `fedkin.report.page` draws them.
 
 Clusters are numbered as in a model's labels. A cluster keeps its colour and mark wherever it appears on a page, so its
-number must mean the same in all figures. Figures whose parts do not fit together raise FedkinError.
+number must mean the same in all figures.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fedkin.core.errors import FedkinError
 
 Unit = Literal["number", "count", "share", "percent", "bytes"]
 """How a number is written and where its axis starts: "share" is of numbers in [0, 1], "percent" in [0, 100]."""
@@ -45,10 +42,6 @@ class Curve:
     x_label: str = "iteration"
     marks: Sequence[Mark] = ()
 
-    def __post_init__(self) -> None:
-        for name, values in self.series.items():
-            _check_shape(f"'{name}' of curve '{self.title}'", (len(values),), (len(self.x),))
-
 
 @dataclass(frozen=True)
 class Bars:
@@ -64,40 +57,27 @@ class Bars:
     strong: Sequence[bool]
     x_label: str
 
-    def __post_init__(self) -> None:
-        for values in (self.names, self.strong):
-            _check_shape(f"row of bars '{self.title}'", (len(values),), (len(self.values),))
 
-
-class GraphNode(NamedTuple):
-    """Local cluster as a node of a graph: client, number, samples, and cluster (``None``: unmatched)."""
+class Member(NamedTuple):
+    """Local cluster: its client, number and samples, and the cluster that it is part of (``None``: unmatched)."""
 
     client: int
-    local_cluster: int
+    number: int
     size: int
     cluster: int | None
 
 
 @dataclass(frozen=True)
-class Graph:
-    """Graph of local clusters and their associations; `edges` are pairs of positions in `nodes`.
+class MemberTable:
+    """Local clusters by the cluster that they are part of.
 
     `clients` are the clients' names by id; without, they are called by their ids.
     """
 
     title: str
     caption: str
-    nodes: Sequence[GraphNode]
-    edges: Sequence[tuple[int, int]]
+    members: Sequence[Member]
     clients: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        if any(not 0 <= end < len(self.nodes) for edge in self.edges for end in edge):
-            raise FedkinError(f"An edge of graph '{self.title}' is not among its {len(self.nodes)} nodes.")
-
-    def name(self, node: GraphNode) -> str:
-        """Return what the client of a node is called."""
-        return self.clients[node.client] if node.client < len(self.clients) else str(node.client)
 
 
 @dataclass(frozen=True)
@@ -122,16 +102,6 @@ class ScaleTree:
     title: str
     caption: str
     scales: Sequence[Scale]
-
-    def __post_init__(self) -> None:
-        coarser = 0
-        for scale in self.scales:
-            _check_shape(f"row of parents of '{self.title}'", (len(scale.parents),), (coarser and len(scale.samples),))
-            if any(not 0 <= parent < coarser for parent in scale.parents):
-                raise FedkinError(f"A parent in '{self.title}' is not a cluster of the scale before.")
-            coarser = len(scale.samples)
-        if sum(scale.chosen for scale in self.scales) != 1:
-            raise FedkinError(f"Exactly one scale of '{self.title}' must be chosen.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,11 +148,6 @@ class SampleMap:
     ids: Sequence[str] = ()
     id_name: str = "row"
 
-    def __post_init__(self) -> None:
-        of_points = (self.sizes, self.clients, self.confidence, self.classes, self.ids or None)
-        for values in (self.places, *self.cuts, *(each for each in of_points if each is not None)):
-            _check_shape(f"row of map '{self.title}'", (len(values),), (len(self.places),))
-
 
 CellVerdict = Literal["", "within", "higher", "lower", "unsure", "near", "above", "below", "best"]
 """Verdict on a cell beside what it is compared with: within its spread, higher or lower, with too wide an interval to
@@ -204,11 +169,6 @@ class TableCell:
     tip: str = ""
     shade: float = 0.0
 
-    def __post_init__(self) -> None:
-        if self.verdict not in get_args(CellVerdict):
-            allowed = ", ".join(repr(verdict) for verdict in get_args(CellVerdict))
-            raise FedkinError(f"The verdict of cell '{self.text}' is one of {allowed}, not {self.verdict!r}.")
-
 
 Row = tuple[str | int, Sequence[TableCell]]
 
@@ -218,8 +178,7 @@ class ResultTable:
     """Table with a title, a caption that says what to see, and named rows.
 
     `corner` is the heading of the column of row names; a row or column whose name is an int is of that cluster, below 0
-    of none. `links` are addresses of pages by name of row, best relative to the page; rows may be absent. `foot` are
-    rows of totals below the others. Rows named in `faint` are shown as less important.
+    of none. `foot` are rows of totals below the others. Rows named in `faint` are shown as less important.
     """
 
     title: str
@@ -227,13 +186,8 @@ class ResultTable:
     corner: str
     columns: Sequence[str | int]
     rows: Sequence[Row]
-    links: Mapping[str, str] = field(default_factory=dict)
     foot: Sequence[Row] = ()
     faint: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        for name, cells in (*self.rows, *self.foot):
-            _check_shape(f"row '{name}' of table '{self.title}'", (len(cells),), (len(self.columns),))
 
 
 @dataclass(frozen=True)
@@ -243,7 +197,7 @@ class Text:
     sentences: Sequence[str]
 
 
-Figure = Curve | Bars | Graph | ScaleTree | ClusterPictures | SampleMap | ResultTable | Text
+Figure = Curve | Bars | MemberTable | ScaleTree | ClusterPictures | SampleMap | ResultTable | Text
 
 
 @dataclass(frozen=True)
@@ -278,13 +232,3 @@ class PageView:
     summary: Sequence[tuple[str, str, str]] = ()
     parts: Sequence[PagePart] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        (anchor, count), *_ = Counter(["settings", *(part.anchor for part in self.parts)]).most_common(1)
-        if count > 1:
-            raise FedkinError(f"More than one part of page '{self.title}' has the anchor '{anchor}'.")
-
-
-def _check_shape(what: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    if shape != expected:
-        raise FedkinError(f"The {what} has shape {shape} where {expected} was expected.")

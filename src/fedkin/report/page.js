@@ -1,6 +1,5 @@
 (() => {
   const tip = document.getElementById("tip");
-  const graphs = document.querySelectorAll(".graph");
   let chosen = null; // what the tip is about
 
   // Names of clusters, which are the page's last line.
@@ -79,17 +78,12 @@
     const away = stop => Math.abs(stop.dataset.x - place);
     return [...chart.querySelectorAll(".stop")].reduce((best, stop) => away(stop) < away(best) ? stop : best);
   };
-  const mark = client => {
-    graphs.forEach(graph => graph.classList.toggle("highlighting", client !== undefined));
-    document.querySelectorAll(".node").forEach(node => node.classList.toggle("same", node.dataset.client === client));
-  };
   // A finger that moves keeps the element it first touched as its target, so that is looked for again.
   const follow = event => {
     const at = event.pointerType === "touch" ? document.elementFromPoint(event.clientX, event.clientY) : event.target;
-    const over = at && at.closest && at.closest(".chart, [data-tip], [data-client]");
+    const over = at && at.closest && at.closest(".chart, [data-tip]");
     const tipped = over && over.matches(".chart") ? nearest(over, event.clientX) : over;
     if (tipped && tipped.dataset.tip) show(tipped, event.clientX, event.clientY); else hide();
-    mark(over ? over.dataset.client : undefined);
   };
   for (const name of ["pointermove", "pointerover", "pointerdown"]) document.addEventListener(name, follow);
   document.documentElement.addEventListener("pointerleave", event => {

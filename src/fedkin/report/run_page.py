@@ -376,8 +376,8 @@ def _words(run: _Run) -> fig.PagePart | None:
 def _associations(run: _Run) -> fig.PagePart | None:
     """Show the matched local clusters, where a method describes them."""
     names = short_names(run.population.names)
-    graphs = [replace(figure, clients=names) for figure in run.figures if isinstance(figure, fig.Graph)]
-    return fig.PagePart("associations", "Matched local clusters", figures=graphs) if graphs else None
+    groups = [replace(figure, clients=names) for figure in run.figures if isinstance(figure, fig.MemberTable)]
+    return fig.PagePart("associations", "Matched local clusters", figures=groups) if groups else None
 
 
 def _members(run: _Run) -> fig.PagePart | None:
@@ -413,7 +413,7 @@ def _members(run: _Run) -> fig.PagePart | None:
 
 def _clustering(run: _Run) -> fig.PagePart | None:
     """Show the method's own figures."""
-    figures = [figure for figure in run.figures if not isinstance(figure, fig.Graph | fig.Curve)]
+    figures = [figure for figure in run.figures if not isinstance(figure, fig.MemberTable | fig.Curve)]
     return fig.PagePart("clustering", "How the clusters were found", figures=figures) if figures else None
 
 

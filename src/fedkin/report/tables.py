@@ -34,7 +34,7 @@ def result_table(table: ResultTable) -> str:
         heads.append(element("th", content, scope="col", class_=look))
     rows = []
     for name, cells in table.rows:
-        parts = [_row_name(name, table.links.get(str(name))), *map(_cell, cells, looks)]
+        parts = [_row_name(name), *map(_cell, cells, looks)]
         rows.append(element("tr", *parts, class_="faint" if name in table.faint else None))
     foot = [element("tr", _row_name(name), *map(_cell, cells, looks)) for name, cells in table.foot]
     parts = [element("thead", element("tr", *heads)), element("tbody", *rows)]
@@ -45,12 +45,12 @@ def result_table(table: ResultTable) -> str:
     return figure(table.title, table.caption, sheet(content, label, _legend(table)), look="result")
 
 
-def _row_name(name: str | int, link: str | None = None) -> str:
+def _row_name(name: str | int) -> str:
     if isinstance(name, int):
         return element("th", cluster_title(name, "") if name >= 0 else "none yet", scope="row")
     # A long name of a column of data breaks after its punctuation, and nowhere inside a word.
     words = re.sub(r"([_./-])(?=\w)", r"\1<wbr>", text(name))
-    return element("th", element("a", words, href=link) if link else words, scope="row")
+    return element("th", words, scope="row")
 
 
 def _look(table: ResultTable, column: int) -> str | None:

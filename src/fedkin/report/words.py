@@ -59,16 +59,6 @@ def sentences(
     return texts
 
 
-def suggestions(profile: ClusterProfile) -> list[str]:
-    """Suggest a name for each cluster: the two phrases that distinguish it most, without their numbers, or nothing."""
-    columns = [column for column in described(profile) if column.effect >= MIN_EFFECT]
-    names = []
-    for cluster in range(len(profile.samples)):
-        phrases = sorted((column.phrases[cluster] for column in columns), key=lambda phrase: -phrase[0])
-        names.append(", ".join(words.rpartition(" (")[0] for weight, words in phrases[:2] if weight > 0))
-    return names
-
-
 def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str:
     """List the clients with samples in a cluster, the largest number first; an empty text where that is not known."""
     members = {client: int(counts[cluster]) for client, counts in profile.members.items()}

@@ -26,7 +26,7 @@ from fedkin.engines.local import one_thread
 from fedkin.experiment.run_folder import SavedResult, load_found, run_config
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.nn.encoder import Encoder
-from fedkin.privacy.accounting import MEANINGFUL_EPSILON, delta_of, statement
+from fedkin.privacy.accounting import delta_of, statement
 from fedkin.privacy.randomised_response import binary, flipped, normalised
 
 JSON = "attack.json"
@@ -208,24 +208,7 @@ def _messages(population: Population, saved: SavedResult, seed: int) -> list[Mes
     return messages
 
 
-# The results in words and tables; `tree` is what ``attack.json`` holds.
-
-
-def verdict(tree: Mapping[str, Any]) -> str:
-    """Compare the guarantee with what the attacks achieve, at the lowest flip probability in the run."""
-    flip = min(tree["flips"])
-    epsilons = [statement["epsilon_client"] for statement in tree["statements"]]
-    epsilon = math.inf if None in epsilons else max(epsilons)
-    noise = f"With every bit flipped with probability {100 * flip:g} %" if flip else "Without noise"
-    guarantee = "a message guarantees" if epsilon <= MEANINGFUL_EPSILON else "there is no meaningful guarantee:"
-    success = next(level for level in tree["membership"] if level["flip"] == flip)
-    sure = success["advantage"] - success["margin"]
-    words = f"messages reveal {'' if sure > 0.1 else 'a little of '}who took part"
-    words = words if sure > 0 else "membership inference from messages is no better than chance"
-    return (
-        f"{noise}, {guarantee} ε = {epsilon:,.3g} for all samples of a client. In practice {words} "
-        f"(advantage {_advantage(success)})."
-    )
+# The results in tables; `tree` is what ``attack.json`` holds.
 
 
 def _advantage(success: Mapping[str, Any]) -> str:
@@ -237,7 +220,7 @@ def _level_name(flip: float | None) -> str:
 
 
 def text_of(tree: Mapping[str, Any]) -> str:
-    """Return the verdict and both tables as text; ε above 1 promises little, above 10 next to nothing."""
+    """Return both tables as text; ε above 1 promises little, above 10 next to nothing."""
     errors = tree["reconstruction"]
     base = next(level["error"] for level in errors["levels"] if level["flip"] == 0.0)
     tried = [(_level_name(level["flip"]), level["error"], level["recognised"], PAPER.get(level["flip"]))
@@ -253,4 +236,4 @@ def text_of(tree: Mapping[str, Any]) -> str:
         epsilon = "none" if level["epsilon"] is None else f"{level['epsilon']:,.2f}"
         members.append((_level_name(level["flip"]), epsilon, _advantage(level), f"{level['bound']:.3f}"))
     note = "P is the probability with which each bit is flipped. All of this covers the messages alone, no training."
-    return "\n\n".join([verdict(tree), table_text(rows), table_text(members), note])
+    return "\n\n".join([table_text(rows), table_text(members), note])

@@ -33,9 +33,8 @@ from fedkin.experiment.run import check_machine
 from fedkin.experiment.terminal import show_progress
 from fedkin.report.page import write_page
 from fedkin.studies.cells import CellResult, run_cell
-from fedkin.studies.comparison import IN_MEMORY, JSON, PAGE, WINNER, Comparison
+from fedkin.studies.comparison import IN_MEMORY, JSON, PAGE, WINNER, Comparison, Score, best_numbers, best_of
 from fedkin.studies.question import Candidate, Question, method_named, question_of
-from fedkin.studies.ranking import Score, best_numbers, best_of
 
 
 @checked_keywords

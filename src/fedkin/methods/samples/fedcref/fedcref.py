@@ -31,7 +31,7 @@ from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCl
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
-from fedkin.report.figures import Figure, Graph, GraphNode
+from fedkin.report.figures import Figure, Member, MemberTable
 from fedkin.report.numbers import pluralize
 
 
@@ -269,11 +269,11 @@ class FedCRefMethod(SampleMethod):
         unused = 1 + max((number for number in graph["clusters"] if number is not None), default=-1)
         numbers = [unused + place if number is None else number for place, number in enumerate(graph["clusters"])]
         cluster_of = {a: n for n, members in zip(numbers, graph["communities"], strict=True) for a in members}
-        nodes = [GraphNode(client, q, n, cluster_of.get(a)) for a, (client, q, n) in enumerate(graph["nodes"])]
+        nodes = [Member(client, q, n, cluster_of.get(a)) for a, (client, q, n) in enumerate(graph["nodes"])]
         communities = pluralize(len(graph["communities"]), "community")
         unmatched = pluralize(len(nodes) - len(cluster_of), "unmatched local cluster")
         caption = f"{communities}, each with the number of the cluster it became; {unmatched}."
-        return [Graph(f"After step {step}", caption, nodes, [(a, b) for a, b in graph["edges"]])]
+        return [MemberTable(f"After step {step}", caption, nodes)]
 
     # The parts of an iteration.
 
