@@ -3,7 +3,6 @@
 import numpy as np
 
 from fedkin.report.figures import (
-    Bars,
     ClusterPictures,
     Curve,
     Mark,
@@ -42,15 +41,13 @@ def comparison() -> PageView:
         {"kin-graph": [0.97, 0.98, 0.98, 0.981], "kfed": [0.88, 0.85, 0.84, 0.842]}, "share", "seeds",
     )  # fmt: skip
     table = ResultTable("Ranked without truth", "Best at the top, by `stability`.", "method", COLUMNS, rows)
-    names, stability = [name.split(" ")[0] for name, *_ in METHODS], [row[2] for row in METHODS]
-    bars = Bars("Stability", "One bar stands out.", names, stability, [True] + [False] * 4, "method")
     return PageView(
         "Which method for digits?",
         "Ten clients hold 1,797 samples. Recommended: `fedkin run kin-graph`.",
         [("Recommended", "kin-graph", "most stable"), ("Least traffic", "hierarchical ward", "a long name")],
         [
             PagePart("ranking", "The ranking", figures=[table], commands=["fedkin run kin-graph"]),
-            PagePart("figures", "How sure this is", figures=[seeds, bars], notes=["One run did not finish."]),
+            PagePart("figures", "How sure this is", figures=[seeds], notes=["One run did not finish."]),
         ],
         {"seeds": 3, "data": {"name": "digits"}},
     )
@@ -115,7 +112,7 @@ def full_view(clusters: int = 3) -> PageView:
     ]
     counts = [(f"client {at}", [TableCell("5", shade=-0.5)] * clusters + [TableCell("9")]) for at in range(2)]
     means = [(name, [TableCell("0.50", shade=0.5)] * clusters) for name in ("age", "weight")]
-    bars = Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge")
+    heights = Curve("Heights", "Falling.", [1, 2], {"height": [2.0, 1.0]}, x_label="merge")
     scales = ScaleTree("Scales", "Rows.", [Scale([9, 1], [], 0.9, True), Scale([5, 4, 1], [0, 0, 1], 0.5, False)])
     pictures = [ClusterPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(clusters)]
     places = SampleMap(
@@ -133,7 +130,7 @@ def full_view(clusters: int = 3) -> PageView:
             PagePart("words", "In words", of_clusters=[f"Cluster {at}: old." for at in range(clusters)]),
             PagePart("associations", "Matched", figures=[matched]),
             PagePart("clients", "Clients", figures=[members]),
-            PagePart("clustering", "How", figures=[Text(["Four bits each.", "No guarantee."]), bars, scales]),
+            PagePart("clustering", "How", figures=[Text(["Four bits each.", "No guarantee."]), heights, scales]),
             PagePart("pictures", "Pictures", figures=pictures),
             PagePart("map", "Map", figures=[places]),
             PagePart("profiles", "Means", figures=[ResultTable("", "Means.", "feature", range(clusters), means)]),

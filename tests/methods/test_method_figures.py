@@ -34,12 +34,13 @@ def embedded(step: int, **changes: object) -> dict:
 
 
 def test_how_clusters_were_found_is_reported_and_drawn() -> None:
-    text, bars = OneShotMethod.figures([embedded(1)])
+    text, heights = OneShotMethod.figures([embedded(1)])
     assert text.sentences[0] == (
         "In step 1, 4 clients sent 200 bits each, every bit flipped with probability 0.1: 2 clusters."
     )
     assert text.sentences[1].startswith("Privacy: no meaningful guarantee (epsilon 439 for a whole message)")
-    assert (bars.values, bars.strong) == ([9.0, 2.0, 1.0], [True, False, False])
+    assert [cells[0].text for _, cells in heights.rows] == ["9", "2", "1"]
+    assert "above 5" in heights.caption
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_local_clusters_are_drawn_as_matched_in_the_last_step() -> None:
     first = {**last, "communities": [], "edges": [], "clusters": []}
     (drawn,) = FedCRefMethod.figures([record(1, values={"graph": first}), record(2, values={"graph": last}), record(3)])
     assert drawn.title == "After step 2"
-    assert [tuple(node) for node in drawn.nodes] == [
+    assert [tuple(node) for node in drawn.members] == [
         (0, 0, 1, 0), (1, 0, 1, 0), (2, 0, 4, None), (2, 1, 5, 2), (3, 0, 2, 2),
     ]  # fmt: skip
     assert drawn.caption == "2 communities, each with the number of the cluster it became; 1 unmatched local cluster."

@@ -78,9 +78,6 @@ def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
         "4 clients hold 20 samples; these never left them. It took 2 rounds."
     )
     assert "which no method sees" in part(shown, "notes").notes[0]
-    spread = next(curve for curve in part(shown, "curves").figures if curve.title == "Accuracy across clients")
-    assert spread.series["median"] == pytest.approx([0.2, 0.6])
-    assert spread.series["10th percentile"] == pytest.approx([0.12, 0.52])
     assert {curve.x_label for curve in part(shown, "curves").figures} == {"round"}
 
 

@@ -425,7 +425,7 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 @out("Folder for the results; by default, the run's.")
 @device("the encoder computes")
 def attack(folder: Path, out: Path | None, device: str) -> None:
-    """Measure what an `embedding` run's messages give away. That is samples, and membership."""
+    """Measure what an `embedding` run's messages give away: samples that can be rebuilt from them."""
     from fedkin.studies.attack import attack as attacked
 
     with computing_on(device):

@@ -461,8 +461,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """Return the columns that put rows into their clusters rather than into the next best ones.
 
         Distances from the means of both clusters, squared, differ by a sum over columns, where the method compares
-        samples; the columns with the largest parts are the reasons. Of texts they are words that tell the cluster, of
-        pictures pixels or features. `X` are rows of one client, in any form that `predict` takes.
+        samples; the columns with the largest parts are the reasons. Of pictures and texts they are
+        features. `X` are rows of one client, in any form that `predict` takes.
 
         Returns
         -------
@@ -477,7 +477,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         with self._on_device(), at_door(PYTHON):
             data, subject = self.preparation_.read_again(client_input(X, _DATA), _DATA, left_out)
             x = self.preparation_.prepared(data.x, data.table, subject)
-            rows = explain(self._method, self.result_, self.preparation_, data, x, self._profile, self._words)
+            rows = explain(self._method, self.result_, self.preparation_, data, x, self._profile)
         reasons = [
             {"row": row, "cluster": each.cluster, "next": each.next, **asdict(reason)}
             for row, each in enumerate(rows)

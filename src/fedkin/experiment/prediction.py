@@ -2,14 +2,13 @@
 
 With distances d from the clusters' means, where a method compares samples, a row is nearer to its own than to the next
 by the difference of their squares. That is a sum over features, in which each has its part, and over the indicators of
-a category or the components of a text together. Nothing is asked and nothing leaves: a row's owner computes it from the
+a category together. Nothing is asked and nothing leaves: a row's owner computes it from the
 row, the result and the profile of the clusters.
 """
 
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +25,6 @@ from fedkin.core.method import CanPredict
 from fedkin.core.runner import NUMBERS, predicted_clusters, predicted_memberships
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import trusted_packages
-from fedkin.data.cluster_words import WORD, texts_of
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples, samples_in
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
@@ -161,7 +159,7 @@ def _columns(
         columns["cluster_name"] = [names.get(cluster, "") for cluster in columns["cluster"]]
     columns |= cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)
     if with_reasons:
-        reasons = explain(saved.method, saved.result, saved.preparation, data, x, saved.profile, saved.words)
+        reasons = explain(saved.method, saved.result, saved.preparation, data, x, saved.profile)
         columns["next_cluster"] = [each.next if each.next >= 0 else "" for each in reasons]
         columns["why"] = [str(each) for each in reasons]
     return columns
@@ -280,7 +278,7 @@ _EMPTY = "empty"
 
 @dataclass(frozen=True)
 class Reason:
-    """One column, or the words, that put a row into its cluster.
+    """One column that puts a row into its cluster.
 
     `value` is the row's own, `here` what is usual in its cluster and `there` in the next best one, all in original
     units; the last two are empty where the clusters have no profile. `share`, in (0, 1], is the part of what speaks for
@@ -312,24 +310,11 @@ class Explanation:
 
 def explain(
     method: Any, result: Mapping[str, Any], preparation: Preparation, data: Dataset, x: Tensor,
-    profile: ClusterProfile | None, words: Sequence[Sequence[str]] = (),
+    profile: ClusterProfile | None,
 ) -> list[Explanation]:  # fmt: skip
-    """Explain the clusters of rows.
+    """Explain the clusters of rows, `data` as they were read and `x` ``(n, *shape)`` prepared, by a method's `result`.
 
-    Parameters
-    ----------
-    method, result
-        A method's class and its result.
-    preparation : Preparation
-    data : Dataset
-        The rows as they were read, and `x`, float32 ``(n, *shape)``, prepared.
-    profile : ClusterProfile or None
-        Of the clusters of tables; `words` are those that distinguish clusters of texts.
-
-    Raises
-    ------
-    FedkinError
-        If the method does not compare rows by distances in features.
+    Raises FedkinError if the method does not compare rows by distances in features.
     """
     clusters = predicted_clusters(method, result, x)
     if (contrast := getattr(method, "contrast", lambda *_: None)(result, x)) is None:
@@ -339,16 +324,10 @@ def explain(
     after = torch.where(after < 0, after, numbers[after.clamp_min(0)])
     names, totals = _by_column(preparation, parts)
     usual = {column.name: column.cells for column in described(profile)} if profile is not None else {}
-    texts = texts_of(data.samples, data.table, len(x)) if any(words) else None
     table, raw = data.table if preparation.table is not None else None, data.x.flatten(1)
     is_raw = table is None and raw.shape[1] == len(names) and not preparation.encoder
     explained = []
     for row, (cluster, other) in enumerate(zip(clusters.tolist(), after.tolist(), strict=True)):
-        written = () if texts is None else {*re.findall(WORD, texts[row].lower())}
-        held = [word for word in words[cluster] if word in written] if written else []
-        if held:
-            explained.append(Explanation(cluster, other, [Reason("words", ", ".join(held), "", "", 1.0)]))
-            continue
         speaks = totals[row].clamp_min(0)
         shares = (speaks / speaks.sum().clamp_min(1e-300)).tolist() if other >= 0 else [0.0] * len(names)
         reasons: list[Reason] = []
@@ -369,10 +348,7 @@ def _by_column(preparation: Preparation, parts: Tensor) -> tuple[list[str], Tens
     """Return the names of columns, and the parts of each ``(n, columns)``; of features where these are no columns."""
     encoding, width = preparation.table, parts.shape[1]
     if encoding is None or width not in (encoding.width, len(encoding.mean)):
-        shape = preparation.shape
-        is_of_samples = width == torch.Size(shape).numel() and not preparation.encoder
-        if is_of_samples and len(shape) == 3:
-            return [f"pixel {place // shape[2] % shape[1]}, {place % shape[2]}" for place in range(width)], parts
+        is_of_samples = width == torch.Size(preparation.shape).numel() and not preparation.encoder
         return [f"{'column' if is_of_samples else 'feature'} {place}" for place in range(width)], parts
     spans = [(name, start, end) for name, start, end in encoding.blocks]
     each, texts = len(encoding.mean), len(encoding.text_names)

@@ -1,4 +1,4 @@
-"""Charts over the steps of a run as inline SVG, with their numbers in a table below, and bar charts as tables."""
+"""Charts over the steps of a run as inline SVG, with their numbers in a table below."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import math
 from itertools import groupby
 from typing import NamedTuple
 
-from markupsafe import Markup
-
-from fedkin.report.figures import Bars, Curve, Series
-from fedkin.report.markup import WIDTH, Drawing, element, figure, numbers_below, sheet, short, table, text
+from fedkin.report.figures import Curve, Series
+from fedkin.report.markup import WIDTH, Drawing, element, figure, numbers_below, short, text
 from fedkin.report.numbers import finite, nice_ticks, plain, shown, tick_labels
 
 HEIGHT = 216.0
@@ -99,15 +97,3 @@ def _stops(curve: Curve, lines: dict[str, list[float | None]], x: Axis, y: Axis)
         drawn = ",".join("" if value is None else f"{short(y(value))} s{colour}" for value, colour in heights)
         stops.append(element("g", class_="stop", data_x=short(x(step)), data_y=drawn, data_tip=tip))
     return stops
-
-
-def bar_chart(bars: Bars) -> str:
-    """Write a bar chart as an HTML figure: a table whose rows are a name, a bar and its value."""
-    longest = max([*map(abs, bars.values), 1e-12])
-    rows = []
-    for name, value, is_strong in zip(bars.names, bars.values, bars.strong, strict=True):
-        look, length = "bar strong" if is_strong else "bar", 100 * max(value, 0.0) / longest
-        bar = element("i", class_=look, style=f"width:{length:.1f}%", aria_hidden="true")
-        rows.append((name, Markup(bar), shown(value, "number")))
-    drawn = table([bars.x_label, "", "value"], rows, "numbers bars")
-    return figure(bars.title, bars.caption, sheet(drawn, bars.title))

@@ -43,21 +43,6 @@ class Curve:
     marks: Sequence[Mark] = ()
 
 
-@dataclass(frozen=True)
-class Bars:
-    """Bar chart of a few numbers, with a caption that says what to see.
-
-    Values are finite; `strong` bars are highlighted. `x_label` says what the bars stand for.
-    """
-
-    title: str
-    caption: str
-    names: Sequence[str]
-    values: Sequence[float]
-    strong: Sequence[bool]
-    x_label: str
-
-
 class Member(NamedTuple):
     """Local cluster: its client, number and samples, and the cluster that it is part of (``None``: unmatched)."""
 
@@ -197,7 +182,7 @@ class Text:
     sentences: Sequence[str]
 
 
-Figure = Curve | Bars | MemberTable | ScaleTree | ClusterPictures | SampleMap | ResultTable | Text
+Figure = Curve | MemberTable | ScaleTree | ClusterPictures | SampleMap | ResultTable | Text
 
 
 @dataclass(frozen=True)

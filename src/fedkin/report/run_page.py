@@ -537,7 +537,7 @@ def _counts(run: _Run) -> fig.PagePart | None:
 
 
 def _curves(run: _Run) -> fig.PagePart | None:
-    """Show all numbers over the steps, and how the accuracy of clients spreads."""
+    """Show all numbers over the steps."""
     records, unit = run.records, run.unit
     named, curves = measures(*records), [figure for figure in run.figures if isinstance(figure, fig.Curve)]
     if len(records) < 2 and not curves:
@@ -549,15 +549,6 @@ def _curves(run: _Run) -> fig.PagePart | None:
             series = {m.title: [scaled(record, n, m) for record in holders] for n, m in together.items()}
             caption = f"{measure.meaning[0].upper()}{measure.meaning[1:]}."
             curves.append(fig.Curve(measure.title, caption, _steps(holders), series, measure.unit, unit))
-    holders = [record for record in records if "client_accuracy" in record["metrics"]]
-    if len(holders) > 1:
-        scores = [[s for s in record["metrics"]["client_accuracy"] if s is not None] for record in holders]
-        spread = {
-            name: [float(np.percentile(values, percentile)) if values else None for values in scores]
-            for name, percentile in (("10th percentile", 10), ("median", 50), ("90th percentile", 90))
-        }
-        caption = "On each client's own test set: median, and 10th and 90th percentile over clients."
-        curves.append(fig.Curve("Accuracy across clients", caption, _steps(holders), spread, "share", unit))
     if len(run.rounds) > 1:
         labels = np.array([record["values"]["labels"] for record in run.rounds])
         moved = ((labels[1:] != labels[:-1]) & (labels[:-1] >= 0)).sum(1).tolist()

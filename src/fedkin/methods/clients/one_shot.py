@@ -29,7 +29,7 @@ from fedkin.methods.clients.client_method import (
     round_record,
 )
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
-from fedkin.report.figures import Bars, Figure, Text
+from fedkin.report.figures import Figure, ResultTable, TableCell, Text
 from fedkin.report.numbers import pluralize
 
 
@@ -128,7 +128,7 @@ class OneShotMethod(ClientMethod):
         """Describe how clusters were found and how private that was, with a bar chart of the criterion."""
         for record in records:
             if isinstance(values := record["values"].get("clustering"), Mapping):
-                return [Text(_sentences(record, values)), *_bars(values)]
+                return [Text(_sentences(record, values)), *_tables(values)]
         return []
 
     # Forming clusters, once.
@@ -238,21 +238,20 @@ def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str
     return [sent, f"Privacy: {budget}. {covers} See docs/privacy.md."]
 
 
-def _bars(values: Mapping[str, Any]) -> list[Bars]:
-    """Draw the merge heights of a dendrogram, or silhouettes by the number of clusters."""
+def _tables(values: Mapping[str, Any]) -> list[ResultTable]:
+    """Return the merge heights of a dendrogram, or silhouettes by the number of clusters."""
     heights, scores = values.get("heights"), values.get("silhouettes", {})
     if heights and "cut" in values:
         cut = values["cut"]
-        undone = [cut is not None and height >= cut for height in heights]
         caption = "Starting from single clients, the two most similar clusters were merged again and again. " + (
             "No merge stands out, so there is one cluster." if cut is None else f"Merges above {cut:.3g} were undone."
         )
-        ranks = [str(rank + 1) for rank in range(len(heights))]
-        return [Bars("Merge heights", caption, ranks, heights, undone, "merge, highest first")]
+        caption += " The ten highest are shown." if len(heights) > 10 else ""
+        rows = [(f"{rank}", [TableCell(f"{height:.4g}")]) for rank, height in enumerate(heights[:10], 1)]
+        return [ResultTable("Merge heights", caption, "merge, highest first", ["height"], rows)]
     if len(scores) > 1:
-        counts = sorted(scores, key=int)
-        best = max(counts, key=scores.__getitem__)
+        best = max(sorted(scores, key=int), key=scores.__getitem__)
         caption = f"Mean silhouette of the clients for each number of clusters tried; the highest was chosen, {best}."
-        strong = [count == best for count in counts]
-        return [Bars("Silhouette", caption, counts, [scores[count] for count in counts], strong, "clusters")]
+        rows = [(count, [TableCell(f"{scores[count]:.3f}")]) for count in sorted(scores, key=int)]
+        return [ResultTable("Silhouette", caption, "clusters", ["mean silhouette"], rows)]
     return []
