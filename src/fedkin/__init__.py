@@ -127,10 +127,9 @@ def __getattr__(name: str) -> Any:
         )
         kind = "sample" if of_samples else "client"
         return getattr(_imported(f"fedkin.estimators.{kind}_estimators"), name)
-    from fedkin.core.errors import nearest
+    from fedkin.core.errors import suggestion
 
-    near = nearest(name, __all__)
-    hint = f"; did you mean '{near}'?" if near and not name.startswith("_") else ""
+    hint = "" if name.startswith("_") else f"; {suggestion(name, __all__, 'it has ')}"
     raise AttributeError(f"module 'fedkin' has no attribute '{name}'{hint}", name=name)
 
 

@@ -50,7 +50,7 @@ except SystemExit as end:
         ("run kfed --seed x", "Invalid value for '--seed': 'x' is not a valid integer. See `fedkin run --help`."),
         ("run kfed wine --data wine", "The data set was given twice, as 'wine' and as 'wine'."),
         ("run .", "'.' is no method; name one first, such as kin-graph"),
-        ("run toy --scenario files --clients 3", "Unknown key on the command line: 'simulation.clients'"),
+        ("run toy --scenario files --clients 3", "Unknown key in the settings: 'simulation.clients'"),
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
         ("pretrain wine --out encoder --model conv-autoencoder", "The autoencoder 'conv-autoencoder' was asked for "),
         ("pretrain digits --out notes.txt/encoder", "Cannot write notes.txt/encoder: "),

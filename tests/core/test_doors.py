@@ -11,25 +11,18 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.errors import COMPARE, FILE, PYTHON, SHELL, Door, at_door, flag, option, setting
+from fedkin.core.errors import FILE, PYTHON, SHELL, Door, at_door, option, setting
 from fedkin.experiment.config import apply_setting
 from shell import fedkin as run
 
 
 @pytest.mark.parametrize(
     ("door", "form"),
-    [
-        (FILE, 'set label = "outcome"'),
-        (SHELL, "give --set data.label=outcome"),
-        (PYTHON, "set y='outcome'"),
-        (COMPARE, "set y='outcome'"),
-    ],
+    [(FILE, 'set label = "outcome"'), (SHELL, """give --set 'data.label="outcome"'"""), (PYTHON, "set y='outcome'")],
 )
 def test_each_door_has_its_own_form(door: Door, form: str) -> None:
     with at_door(door):
         assert setting("label", "outcome") == form
-        assert option("label", "outcome") == form.removeprefix("set ").removeprefix("give ")
-        assert (flag("clusters") == "--clusters") == (door is not COMPARE)
     assert setting("label", "outcome") == 'set label = "outcome"'  # a file's, outside of any door
 
 
@@ -68,8 +61,6 @@ def test_one_sentence_at_three_doors(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert """give --set 'data.na_values={x=["inf","-inf"]}'.""" in capsys.readouterr().err
     with pytest.raises(FedkinError, match=r"na_values={'x': \['inf', '-inf'\]} where pandas reads the files"):
         fedkin.KFed(n_clusters=2).fit([frame()])
-    with pytest.raises(FedkinError, match=r"settings={'data.na_values': {'x': \['inf', '-inf'\]}}"):
-        fedkin.compare(tmp_path / "a.csv", methods="kfed", out=tmp_path / "compared")
     long = pd.DataFrame({"t": ["y" * 501] * 40, "z": range(40)})
     with pytest.raises(FedkinError, match=r"in drop\."):
         fedkin.KFed(n_clusters=2).fit([long, long.assign(z=range(40, 80))])

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, task
-from fedkin.core.federation import Participation
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Failure
 from fedkin.engines.local import LocalFederation
@@ -44,8 +43,8 @@ def test_useless_replies_are_missing_by_name():
 class Scripted(Federation):
     """Replies as written down, exchange by exchange; `said` tells which have been fetched."""
 
-    def __init__(self, *script):
-        super().__init__(range(3))
+    def __init__(self, *script, clients=3):
+        super().__init__(range(clients))
         self.script = list(script)
         self.asked = []
         self.said = []
@@ -89,8 +88,7 @@ def test_what_everyone_refuses_for_good_ends_the_run_and_nothing_else_does():
 
 def test_half_of_the_clients_cannot_end_a_run_by_failing():
     failed = Failure("failed", "the task failed there")
-    fed = Scripted({0: failed, 1: failed}, dict.fromkeys(range(3), failed))
-    fed.participation = Participation(range(4))
+    fed = Scripted({0: failed, 1: failed}, dict.fromkeys(range(3), failed), clients=4)
     assert fed.ask(double, {0: {}, 1: {}}) == {}
     with pytest.raises(FedkinError, match="failed at all 3 clients"):
         fed.ask(double, {client: {} for client in range(3)})
@@ -126,8 +124,7 @@ def test_a_reply_of_any_kind_makes_its_client_missing_and_nothing_else(answer):
 
 
 def test_clients_that_differ_from_a_clear_majority_are_left_out():
-    fed = Scripted()
-    fed.participation = Participation(range(5))
+    fed = Scripted(clients=5)
     replies = {i: {"shape": [3]} for i in range(5)} | {1: {"shape": [10**6]}}
     assert list(fed.keep_majority(replies)) == [0, 2, 3, 4]
     assert "is not the others' [3]" in fed.dropped[1]

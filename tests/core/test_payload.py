@@ -66,7 +66,7 @@ def test_no_tensor_waits_for_the_collection_of_garbage():
 
 
 def test_only_tensors_and_plain_values_cross():
-    with pytest.raises(TypeError, match="'x', a set"):
+    with pytest.raises(TypeError, match="'x', set"):
         pack({"x": {1, 2}})
     with pytest.raises(TypeError, match="keys are strings"):
         pack({"x": {1: 2}})

@@ -74,7 +74,7 @@ def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
         (lambda m: ifca().fit(TRAIN, eval={"nort": TEST["north"]}), "Unknown client in eval 'nort'; did you mean"),
         (lambda m: ifca().fit(TRAIN, eval={"north": (X["north"], Y["north"] + 7)}), "north in eval has the label "),
         (lambda m: ifca().fit(TRAIN, eval={"north": X["north"]}), "north in eval has no labels, which are needed"),
-        (lambda m: ifca().fit(TRAIN, callbacks=[Callback]), "A callback is "),
+        (lambda m: ifca().fit(TRAIN, callbacks=[print]), "A callback is "),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Any, sentence: str, model: fedkin.IFCA) -> None:
@@ -107,16 +107,13 @@ class Counting(Callback):
         self.calls.append(status)
 
 
-def test_callbacks_follow_a_fit_and_functions_get_its_records() -> None:
-    counting, lines = Counting(), []
-    fedkin.FedAvg(rounds=2, random_state=0).fit(TRAIN, eval=TEST, callbacks=[counting, lines.append])
+def test_callbacks_follow_a_fit() -> None:
+    counting = Counting()
+    fedkin.FedAvg(rounds=2, random_state=0).fit(TRAIN, callbacks=[counting])
     assert counting.calls == ["begin", "step 1", "step 2", "finished"]
-    assert [line["step"] for line in lines] == [1, 2]
-    assert 0 < lines[-1]["metrics"]["personal_accuracy"] <= 1
     fedkin.FedAvg(rounds=1, random_state=0).fit(TRAIN, callbacks=None)
-    steps: list[Any] = []
-    fedkin.KFed(n_clusters=3, random_state=0).fit(X, callbacks=[steps.append])
-    assert len(steps) == 1
+    fedkin.KFed(n_clusters=3, random_state=0).fit(X, callbacks=[counting])
+    assert counting.calls[4:] == ["begin", "step 1", "finished"]
 
 
 def test_a_fit_stops_early() -> None:

@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedkin import __version__
-from fedkin.core.errors import ALIASES, SHELL, FedkinError, at_door, meant_by
+from fedkin.core.errors import ALIASES, SHELL, FedkinError, at_door, nearest
 from fedkin.core.files import read_tables
 from fedkin.data.names import EMBEDDED, check_source
 from fedkin.experiment.registry import METHODS, SCENARIOS, target_of
@@ -205,7 +205,7 @@ def _wrong_usage(error: click.UsageError) -> str:
     takes = {name.lstrip("-"): name for each in error.ctx.command.params for name in each.opts} if error.ctx else {}
     if isinstance(error, click.NoSuchOption):
         key = error.option_name.lstrip("-").replace("-", "_")
-        meant = "clusters" if "n_clusters" in ALIASES.get(key, (key,)) else meant_by(key, takes)
+        meant = nearest(key, takes)
         near = [takes[meant]] if meant in takes else []
         error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     text = error.format_message()

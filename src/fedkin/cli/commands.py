@@ -41,7 +41,7 @@ from fedkin.cli.app import (
     settings,
     show,
 )
-from fedkin.core.errors import FILE, NEW_ROWS, FedkinError, at_door, toml_text, unknown_name
+from fedkin.core.errors import FILE, FedkinError, at_door, toml_text, unknown_name
 from fedkin.data.names import check_source
 from fedkin.experiment import registry
 from fedkin.experiment.terminal_tables import table_text
@@ -296,7 +296,7 @@ def predict(folder: Path, data: str, out: Path | None, device: str, packages: tu
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted
 
-    with _only_from(packages), at_door(NEW_ROWS), computing_on(device):
+    with _only_from(packages), at_door(FILE), computing_on(device):
         text = predicted(folder, data, **options)
     if out:
         write_atomically(out, text)
@@ -313,7 +313,7 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
     """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""
     from fedkin.experiment.prediction import assign as cluster_of
 
-    with _only_from(packages), at_door(NEW_ROWS):
+    with _only_from(packages), at_door(FILE):
         print(cluster_of(folder, data, **options))
 
 

@@ -8,11 +8,11 @@ import inspect
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -72,51 +72,35 @@ def in_short(error: Exception) -> str:
     return f"{type(error).__name__}: {first}".rstrip(".: ")
 
 
-def kind_of(value: object) -> str:
-    """Return what a value is, with an article, such as ``a dict`` or ``a numpy array``."""
-    if value is None:
-        return "None"
-    kind = type(value).__name__
-    if type(value).__module__ == "numpy":
-        return f"a numpy {'array' if kind == 'ndarray' else kind}"
-    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
-
-
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
     """Return an error for an unknown name, which suggests the nearest allowed one."""
-    names = sorted(allowed)
-    return FedkinError(f"Unknown {kind} '{name}'; {hint(nearest(name, names), f'allowed: {listing(names)}')}")
+    return FedkinError(f"Unknown {kind} '{name}'; {suggestion(name, allowed)}")
 
 
 def no_column(where: str, name: str, columns: Iterable[str]) -> FedkinError:
     """Return an error for a column that a table or data set lacks, which suggests the nearest existing one."""
-    names = sorted(columns)
-    return FedkinError(f"{where} has no column '{name}'; {hint(nearest(name, names), f'it has {listing(names)}')}")
+    return FedkinError(f"{where} has no column '{name}'; {suggestion(name, columns, 'it has ')}")
 
 
-def hint(near: str | None, otherwise: str) -> str:
-    """Return the end of a sentence about an unknown name: "did you mean" the nearest one, or `otherwise`."""
-    return f"did you mean '{near}'?" if near else f"{otherwise}."
+def suggestion(name: str, allowed: Iterable[str], otherwise: str = "allowed: ") -> str:
+    """Return the end of a sentence about an unknown name: the one that may be meant, or all that are allowed."""
+    names = sorted(allowed)
+    near = nearest(name, names)
+    return f"did you mean '{near}'?" if near else f"{otherwise}{listing(names)}."
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
-    """Return the allowed name most similar to `name`; ``None`` if none is similar, or several are equally so.
+    """Return the allowed name that a word of another library stands for, or else the most similar; ``None`` if none is.
 
-    A compound whose last part is the name, as of Purchase and WeekofPurchase, is something else.
+    Names may be paths such as ``"method.module"``, whose last part is what a word stands for.
     """
-    word, spellings = name.lower(), {each.lower(): each for each in sorted(allowed)}
-    near = difflib.get_close_matches(word, spellings, n=2, cutoff=0.6)
-    ratios = {difflib.SequenceMatcher(a=each, b=word).ratio() for each in near}
-    rest = near[0].removesuffix(word) if near else ""
-    if not near or len(ratios) < len(near) or (len(rest) >= 3 and rest != near[0] and rest[-1].isalpha()):
-        return None
-    return spellings[near[0]]
-
-
-def nearest_few(name: str, names: Collection[str], where: str) -> str:
-    """Return the end of a sentence about an unknown name among many: the three most similar, and `where` all are."""
-    near = difflib.get_close_matches(name.lower(), sorted(names), n=3, cutoff=0)
-    return f"the nearest of {len(names)} are {', '.join(near)}; {where} shows all"
+    names = sorted(allowed)
+    ends = {each.rpartition(".")[2]: each for each in names}
+    if meant := next((ends[alias] for alias in ALIASES.get(name, ()) if alias in ends), None):
+        return meant
+    spellings = {each.lower(): each for each in names}
+    near = difflib.get_close_matches(name.lower(), spellings, n=1, cutoff=0.6)
+    return spellings[near[0]] if near else None
 
 
 def listing(names: Sequence[str], maximum: int = 20) -> str:
@@ -125,30 +109,16 @@ def listing(names: Sequence[str], maximum: int = 20) -> str:
     return shown if len(names) <= maximum else f"{shown} and {len(names) - maximum:,} more"
 
 
-def all_problems(problems: Sequence[str | FedkinError]) -> FedkinError:
-    """Return one error that lists several problems, one per line, the first fifty of them.
+def refuse(problems: Iterable[str | FedkinError]) -> None:
+    """Raise one error that lists all problems, one per line, the first fifty of them; do nothing if there are none.
 
     It is public if each of them is, see `FedkinError`; those that are mere texts are not.
     """
-    more = [f"... and {len(problems) - 50:,} more problems."] if len(problems) > 50 else []
-    public = [problem.public if isinstance(problem, FedkinError) else "" for problem in problems[:50]]
-    text = "\n".join([*map(str, problems[:50]), *more])
-    return FedkinError(text, "\n".join([*public, *more]) if all(public) else False)
-
-
-def refuse(problems: Iterable[str | FedkinError]) -> None:
-    """Raise one error for all problems; do nothing if there are none."""
-    if listed := list(problems):
-        raise all_problems(listed)
-
-
-def raised_by(check: Callable[..., object], *arguments: Any) -> list[str]:
-    """Return the lines of the error that a check raises, one per problem; an empty list if it raises nothing."""
-    try:
-        check(*arguments)
-    except FedkinError as error:
-        return str(error).splitlines()
-    return []
+    if not (listed := list(problems)):
+        return
+    more = [f"... and {len(listed) - 50:,} more problems."] if len(listed) > 50 else []
+    public = [problem.public if isinstance(problem, FedkinError) else "" for problem in listed[:50]]
+    raise FedkinError("\n".join([*map(str, listed[:50]), *more]), "\n".join([*public, *more]) if all(public) else False)
 
 
 def mid_sentence(where: str) -> str:
@@ -174,7 +144,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "optim": ("optimizer",),
     "mu": ("proximal",),
     # clusters, rounds and clients
-    **dict.fromkeys(("k", "K", "num_clusters", "clusters"), ("n_clusters",)),
+    **dict.fromkeys(("k", "K", "num_clusters", "clusters", "n_clusters"), ("n_clusters", "clusters")),
     **dict.fromkeys(("num_rounds", "n_rounds", "global_rounds", "max_iter"), ("rounds", "num_rounds")),
     **dict.fromkeys(
         (
@@ -189,7 +159,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "fit_metrics_aggregation_fn": ("train_metrics_aggr_fn",),
     "evaluate_metrics_aggregation_fn": ("evaluate_metrics_aggr_fn",),
     # seeds, time and devices
-    **dict.fromkeys(("seed", "random_state"), ("random_state", "seed")),
+    "seed": ("random_state",),
+    "random_state": ("seed",),
     "time": ("budget",),
     # labels, held-out samples and metrics
     **dict.fromkeys(("label", "labels", "target"), ("label", "y")),
@@ -205,27 +176,15 @@ ALIASES: dict[str, tuple[str, ...]] = {
 """What options and arguments of other libraries are called here, of which a door has one: the table of all doors."""
 
 
-def meant_by(word: str, names: Collection[str]) -> str | None:
-    """Return the one of `names` that a word of another library stands for, or else the nearest; ``None`` if none is.
-
-    Names may be paths such as ``"method.module"``, of which the last part counts.
-    """
-    ends = {name.rpartition(".")[2]: name for name in sorted(names)}
-    aliases = (ends[alias] for alias in ALIASES.get(word, ()) if alias in ends and alias != word)
-    return next(aliases, None) or nearest(word, names)
-
-
 def checked_keywords(function: _F) -> _F:
     """Decorate a function so that an unknown keyword raises a `TypeError` that names the nearest known one."""
     parameters = [name for name in inspect.signature(function).parameters if name != "self"]
-    options = "; options of methods are settings={'method.NAME': ...}" if "settings" in parameters else ""
 
     @functools.wraps(function)
     def called(*arguments: Any, **keywords: Any) -> Any:
         for name in keywords:
             if name not in parameters:
-                end = hint(meant_by(name, parameters), f"it takes {', '.join(parameters)}{options}")
-                raise TypeError(f"{function.__name__} has no argument '{name}'; {end}")
+                raise TypeError(f"{function.__name__} has no argument '{name}'; {suggestion(name, parameters)}")
         return function(*arguments, **keywords)
 
     return called  # type: ignore[return-value]
@@ -243,81 +202,13 @@ def toml_text(value: Any, blank: str = " ") -> str:
 
 
 # How options are named where a user came in: in a file, in the shell or in Python. Sentences on data are made deep
-# inside, and who reads them came by one of several doors. A sentence that names an option is made of `option`,
-# `setting` or `flag`, which name it as the door of the running code does; no finished sentence is ever changed.
+# inside, and who reads them came by one of several doors. A sentence that names an option is made of `option` or
+# `setting`, which name it as the door of the running code does; no finished sentence is ever changed.
 
+Door = Literal["file", "shell", "python"]
+FILE, SHELL, PYTHON = get_args(Door)
 
-class Door:
-    """Door of those who write files: an experiment's, or a site's own. Keys of section ``[data]`` stand alone.
-
-    `verb` is what a user does with an option, and `place` where settings beside those of a file are given.
-    """
-
-    verb = "set"
-    place = "on the command line"
-
-    def name(self, key: str) -> str:
-        """Return the name of an option."""
-        return key
-
-    def given(self, key: str, value: Any) -> str:
-        """Return an option with a value."""
-        return f"{key} = {toml_text(value)}"
-
-    def flag(self, name: str) -> str:
-        """Return the name of an option of a command or argument of a function; ``set`` stands for any setting."""
-        return f"--{name}"
-
-
-class Shell(Door):
-    """Door of commands that take ``--set``, and of those on new rows, which take `flags` for reading as well."""
-
-    verb = "give"
-
-    def __init__(self, *flags: str) -> None:
-        self._flags = flags
-
-    def name(self, key: str) -> str:
-        return key if "." in key else f"data.{key}"
-
-    def given(self, key: str, value: Any) -> str:
-        if not isinstance(value, str):
-            return f"--set {shlex.quote(f'{self.name(key)}=' + toml_text(value, blank=''))}"  # one line without blanks
-        start = f"--{key} " if key in self._flags else f"--set {self.name(key)}="
-        # Also quoted where a sign would be taken for the sentence's.
-        return start + (value if value.isalnum() else "'" + value.replace("'", "'\"'\"'") + "'")
-
-
-class Python(Door):
-    """Door of estimators, which take DataFrames: files are read by pandas, with its options."""
-
-    def name(self, key: str) -> str:
-        return {"label": "y", "sheet": "sheet_name"}.get(key, key)
-
-    def given(self, key: str, value: Any) -> str:
-        by_pandas = key in ("decimal", "encoding", "na_values", "sheet")
-        return f"{self.name(key)}={value!r}{' where pandas reads the files' * by_pandas}"
-
-
-class Compare(Door):
-    """Door of `fedkin.compare`, which takes files and has settings."""
-
-    place = "in settings"
-
-    def name(self, key: str) -> str:
-        return "y" if key == "label" else f"{SHELL.name(key)} in settings"
-
-    def given(self, key: str, value: Any) -> str:
-        return f"y={value!r}" if key == "label" else f"settings={{{SHELL.name(key)!r}: {value!r}}}"
-
-    def flag(self, name: str) -> str:
-        return {"clusters": "n_clusters", "set": "settings"}.get(name, name)
-
-
-FILE, SHELL, NEW_ROWS, PYTHON, COMPARE = Door(), Shell(), Shell("decimal", "encoding", "sheet"), Python(), Compare()
-
-_door: ContextVar[Door] = ContextVar("door", default=FILE)
-current_door = _door.get
+_door: ContextVar[Door] = ContextVar("door", default="file")
 
 
 @contextmanager
@@ -332,14 +223,18 @@ def at_door(door: Door) -> Iterator[None]:
 
 def option(key: str, value: Any = ...) -> str:
     """Return an option of section ``[data]``, or with another section before it, with its value if one is given."""
-    return _door.get().name(key) if value is ... else _door.get().given(key, value)
+    door = _door.get()
+    if door == SHELL:
+        name = key if "." in key else f"data.{key}"
+        return name if value is ... else f"--set {shlex.quote(f'{name}={toml_text(value, blank=str())}')}"
+    if door == PYTHON:
+        name = "y" if key == "label" else key
+        # A column's cells are read before fit, which takes DataFrames.
+        elsewhere = " where pandas reads the files" * (key in ("decimal", "encoding", "na_values", "sheet"))
+        return name if value is ... else f"{name}={value!r}{elsewhere}"
+    return key if value is ... else f"{key} = {toml_text(value)}"
 
 
 def setting(key: str, value: Any) -> str:
     """Return what to do to give an option a value, as a clause without a subject, such as ``set drop = ["x"]``."""
-    return f"{_door.get().verb} {option(key, value)}"
-
-
-def flag(name: str) -> str:
-    """Return how a command's option, or a function's argument, is called: ``--seeds`` or ``seeds``."""
-    return _door.get().flag(name)
+    return f"{'give' if _door.get() == SHELL else 'set'} {option(key, value)}"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.client_array import ReplyArrays
-from fedkin.core.errors import FedkinError, kind_of
+from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload, Traffic, payload_bytes
 from fedkin.core.replies import Expected, Failure, failure_kind, lasts
 from fedkin.core.seeds import derive_generator
@@ -93,8 +93,13 @@ class ReplyStream(Iterator[tuple[V, Payload]]):
         return next(self._replies)
 
 
-class Participation:
-    """Who takes part in a run; only its federation changes it.
+class Federation(ABC):
+    """Federation of clients: sends them tasks, counts every byte, and drops replies that cannot be used.
+
+    An engine implements `deliver`; everything a method relies on is here, the same for every engine. Clients have
+    stable `ids`, and `names` in messages, in order of id, if any. Every generator is derived from the run's `seed`.
+    When others give no usable reply, a run goes on with at least `min_clients`, and `on_drop` is called with a sentence
+    about every client that is dropped.
 
     Attributes
     ----------
@@ -107,36 +112,6 @@ class Participation:
         Part of a checkpoint.
     missing : dict of int to str
         Clients that gave no usable reply in the last exchange, and why.
-    """
-
-    def __init__(self, ids: Iterable[int]) -> None:
-        self.ids = sorted(ids)
-        self.joined = set(self.ids)
-        self.dropped: dict[int, str] = {}
-        self.missing: dict[int, str] = {}
-
-    @property
-    def present(self) -> list[int]:
-        """Clients that take part now, in order."""
-        return list(filter(self.has, self.ids))
-
-    def has(self, client: int) -> bool:
-        """Return whether a client takes part now."""
-        return client in self.joined and client not in self.dropped
-
-
-class Federation(ABC):
-    """Federation of clients: sends them tasks, counts every byte, and drops replies that cannot be used.
-
-    An engine implements `deliver`; everything a method relies on is here, the same for every engine. Clients have
-    stable `ids`, and `names` in messages, in order of id, if any. Every generator is derived from the run's `seed`.
-    When others give no usable reply, a run goes on with at least `min_clients`, and `on_drop` is called with a sentence
-    about every client that is dropped.
-
-    Attributes
-    ----------
-    participation : Participation
-        Who takes part; `ids`, `present`, `missing` and `dropped` are its own.
     exchange : int
         Number of exchanges so far; part of a checkpoint, since clients' generators depend on it.
     settled : int
@@ -181,7 +156,10 @@ class Federation(ABC):
         min_clients: int = 2,
         on_drop: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self.participation = Participation(ids)
+        self.ids = sorted(ids)
+        self.joined = set(self.ids)
+        self.dropped: dict[int, str] = {}
+        self.missing: dict[int, str] = {}
         self.client_names, self.min_clients, self.on_drop = names, min_clients, on_drop
         self.seed, self.exchange, self.settled = seed, 0, 0
         self.traffic, self.seconds = Traffic(), 0.0
@@ -195,32 +173,21 @@ class Federation(ABC):
         self._replied: set[str] = set()
 
     @property
-    def ids(self) -> list[int]:
-        """Ids of all clients, in order."""
-        return self.participation.ids
-
-    @property
     def present(self) -> list[int]:
         """Ids of the clients that take part now, in order."""
-        return self.participation.present
+        return list(filter(self.takes_part, self.ids))
 
-    @property
-    def missing(self) -> dict[int, str]:
-        """Clients that gave no usable reply in the last exchange, and why."""
-        return self.participation.missing
-
-    @property
-    def dropped(self) -> dict[int, str]:
-        """Clients that are out for the rest of the run, and why."""
-        return self.participation.dropped
+    def takes_part(self, client: int) -> bool:
+        """Return whether a client takes part now."""
+        return client in self.joined and client not in self.dropped
 
     def join(self, clients: Iterable[int]) -> None:
         """Have clients take part from now on."""
-        self.participation.joined.update(clients)
+        self.joined.update(clients)
 
     def leave(self, clients: Iterable[int]) -> None:
         """Have clients take no part until they join."""
-        self.participation.joined.difference_update(clients)
+        self.joined.difference_update(clients)
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies[Payload]:
         """Send `task` to the clients in `payloads`, and return their replies by client id, in order of id.
@@ -257,14 +224,14 @@ class Federation(ABC):
     ) -> Iterator[tuple[int, Payload]]:
         """Yield usable replies, and put into `missing` who gave none."""
         if not isinstance(task, Task):
-            name = getattr(task, "__name__", kind_of(task))
+            name = getattr(task, "__name__", type(task).__name__)
             raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
         if names := [client for client in payloads if isinstance(client, str)]:
             raise FedkinError(
                 f"Task '{task.name}' is sent '{names[0]}'; fed.all({names[0]}=...) sends it to each client."
             )
         self.exchange += 1
-        self.participation.missing = {}
+        self.missing = {}
         present = set(self.present)
         requests = {client: payload for client, payload in payloads.items() if client in present}
         try:
@@ -290,7 +257,7 @@ class Federation(ABC):
                 self.usable += 1
                 self._replied.add(task.name)
                 yield client, reply
-        self.participation.missing = dict(missing)
+        self.missing = dict(missing)
         refusals = [reason for reason in missing.values() if failure_kind(reason) == "refused"]
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
@@ -353,7 +320,7 @@ class Federation(ABC):
 
     def note_missing(self, missing: Mapping[int, str]) -> None:
         """Set who gave no usable reply, and why, after what took several exchanges, such as a secure sum."""
-        self.participation.missing = dict(sorted(missing.items()))
+        self.missing = dict(sorted(missing.items()))
 
     def ask_until_all_reply(
         self, task: Task, payload: Payload, clients: Iterable[int] | None = None, expected: Expected | None = None
@@ -401,7 +368,7 @@ class Federation(ABC):
             raise FedkinError(
                 f"{label} gave no usable reply in {attempts} attempts ({reason}); too few clients remain."
             )
-        self.participation.dropped |= {i: str(reason) for i, reason in reasons.items()}
+        self.dropped |= {i: str(reason) for i, reason in reasons.items()}
         for client, reason in reasons.items():
             self.on_drop(f"{self.client_label(client)} is left out of the run: {reason.removesuffix('.')}.")
 
@@ -447,7 +414,7 @@ class Federation(ABC):
         self.traffic = Traffic(tree["sent"], tree["received"])
         self.keys = {int(client): key for client, key in tree["keys"].items()}
         self.signed = {int(client): parts for client, parts in tree.get("signed", {}).items()}
-        self.participation.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}
+        self.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}
         self.by_task = {task: dict(counts) for task, counts in tree.get("by_task", {}).items()}
 
     @abstractmethod

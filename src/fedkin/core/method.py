@@ -8,7 +8,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -31,7 +32,7 @@ from typing import (
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
-from fedkin.core.errors import FedkinError, hint, listing, meant_by, nearest_few, toml_text, unknown_name
+from fedkin.core.errors import FedkinError, suggestion, toml_text
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -392,14 +393,10 @@ def display_name(method: type[Any]) -> str:
     return method.__name__.removesuffix("Method")
 
 
-# Checks of a method's class before there is an instance: its annotations, traits and functions.
-
-
 def check_class(method: type[Any], name: str) -> None:
     """Check that a class, called `name`, can be used as a method, or as a scenario.
 
-    Raises FedkinError if it has annotations that are no fields, as without the decorator, or of unknown types, or if a
-    trait has a value that nothing knows.
+    Raises FedkinError if it has annotations that are no fields, as without the decorator, or of unknown types.
     """
     try:
         hints_of(method, include_extras=True)
@@ -413,13 +410,6 @@ def check_class(method: type[Any], name: str) -> None:
             f"'{name}' has annotations that are no options, such as '{annotations[0]}'; the decorator "
             "@dataclass(frozen=True) is missing above its class."
         )
-    traits = getattr(method, "traits", None)
-    if hasattr(method, "traits") and not (
-        isinstance(traits, Traits)
-        and traits.clusters in ("samples", "clients", None)
-        and traits.cost in ("cheap", "costly")
-    ):
-        raise FedkinError(f"'{name}' has traits that fedkin.core.Traits does not list: {traits}.")
 
 
 # Options as they are declared, by a dataclass or a section: name, type, range, default and meaning, read once.
@@ -535,13 +525,12 @@ def validation_sentence(
     place: str,
     places: Mapping[str, str] | None = None,
     depth: int | None = None,
-    example: str = "",
 ) -> FedkinError:
     """Return pydantic's first complaint as an error of one sentence; unknown keys come before anything else.
 
     `values` are the validated tables and lists, and `allowed` the paths of their keys; the nearest to an unknown one is
-    suggested, if there are any. `place` says where they were given, such as "in FILE", and `places` the same of single
-    keys, by path or section. Below the `depth` of the keys, pydantic names branches of a union and positions in a list.
+    suggested. `place` says where they were given, such as "in FILE", and `places` the same of single keys, by path or
+    section. Below the `depth` of the keys, pydantic names branches of a union and positions in a list.
     """
     problems = error.errors(include_url=False)
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
@@ -549,35 +538,16 @@ def validation_sentence(
     path = ".".join(map(str, key))
     place = (places or {}).get(path, (places or {}).get(path.split(".")[0], place))
     if first["type"] == "extra_forbidden":
-        return _unknown_key(path, place, list(allowed))
+        section, _, name = path.rpartition(".")
+        near = [each for each in allowed if "." not in each or each.startswith(f"{section}.")]
+        return FedkinError(f"Unknown key {place}: '{path}'; {suggestion(name, near)}")
     if first["type"] == "missing":
-        return FedkinError(f"'{path}' has no default; give it {place}{example.format(path=path)}.")
-    value = values
-    for part in key:
-        if isinstance(value, Mapping) and part not in value:  # a default that its own type does not allow
-            value, place = first["input"], "by default"
-            break
-        value = value[part]
-    branches = [problem for problem in problems if problem["loc"][:depth] == key]
+        return FedkinError(f"'{path}' has no default; give it {place}.")
+    try:
+        value = reduce(getitem, key, values)
+    except KeyError:  # a default that its own type does not allow
+        value, place = first["input"], "by default"
     # Pydantic says "Input should be ..." or "List should have ...", of each branch of a union.
-    rules = [problem["msg"].partition(" should ")[2].removeprefix("be ") or problem["msg"] for problem in branches]
-    rule = " or ".join(dict.fromkeys(rules))
-    if isinstance(value, str) and any(problem["type"] in ("list_type", "tuple_type") for problem in branches):
-        rule = f"a list, such as {toml_text([part.strip() for part in value.split(',')])}"
-    return FedkinError(f"'{path}' is {value!r} {place}; it should {'' if rule.startswith('have ') else 'be '}{rule}.")
-
-
-def _unknown_key(path: str, place: str, paths: list[str]) -> FedkinError:
-    """Return the error for an unknown key, with the one that is probably meant, of its own section if there is one."""
-    section, _, key = path.rpartition(".")
-    inside = [each for each in paths if section and each.startswith(f"{section}.")]
-    if not inside:
-        return (
-            unknown_name(f"key {place}:", path, paths) if paths else FedkinError(f"'{path}' {place} is no known key.")
-        )
-    keys = [each.removeprefix(f"{section}.") for each in inside]
-    meant = meant_by(key, keys)
-    near = key if key in paths else meant and f"{section}.{meant}"
-    few = f"allowed: {listing(sorted(inside))}"
-    otherwise = few if len(inside) <= 8 else nearest_few(key, keys, "`fedkin run METHOD --dry-run`")
-    return FedkinError(f"Unknown key {place}: '{path}'; {hint(near, otherwise)}")
+    rules = [problem["msg"].partition(" should ")[2] for problem in problems if problem["loc"][:depth] == key]
+    rule = " or ".join(dict.fromkeys(rules)) or first["msg"]
+    return FedkinError(f"'{path}' is {value!r} {place}; it should {rule}.")

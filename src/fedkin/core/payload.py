@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, kind_of
+from fedkin.core.errors import FedkinError
 from fedkin.core.files import FileError, check_regular, write_atomically
 
 Payload = dict[str, Any]
@@ -67,9 +67,8 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         }
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(
-        f"{place}{kind_of(value)}{' (torch.from_numpy makes a tensor of it)' * isinstance(value, np.ndarray)}"
-    )
+    hint = " (torch.from_numpy makes a tensor of it)" * isinstance(value, np.ndarray)
+    raise TypeError(f"{place}{type(value).__name__}{hint}")
 
 
 def find_unsupported(tree: Any) -> str | None:

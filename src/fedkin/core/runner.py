@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.client_array import ClientArray
-from fedkin.core.errors import DivergedError, FedkinError, kind_of, listing
+from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, Federation
 from fedkin.core.method import Method, Record, State
 from fedkin.core.payload import PLAIN_VALUES, find_unsupported
@@ -105,31 +105,13 @@ for _name in ("begin", "phase", "part", "checkpoint", "step", "warn", "end"):
     setattr(Callbacks, _name, _in_turn(_name))
 
 
-Follower = Callback | Callable[[RecordLine], object]
-"""A callback, or a function that is called with each step's record."""
-Followers = Follower | Iterable[Follower] | None
-"""Callbacks as users give them: one, several or none."""
-
-
-class _Called(Callback):
-    """Callback that calls a function with each step's record."""
-
-    def __init__(self, function: Callable[[RecordLine], object]) -> None:
-        self.function = function
-
-    def step(self, line: RecordLine, timing: Timing) -> None:
-        self.function(line)
-
-
-def callbacks_of(followers: Followers) -> tuple[Callback, ...]:
-    """Return callbacks as a tuple, functions among them wrapped; raise FedkinError if one is neither."""
-    if followers is None:
-        return ()
-    listed = [followers] if isinstance(followers, Callback) or callable(followers) else list(followers)
+def callbacks_of(callbacks: Sequence[Callback] | None) -> tuple[Callback, ...]:
+    """Return callbacks as a tuple; raise FedkinError if one is none."""
+    listed = tuple(callbacks or ())
     for each in listed:
-        if isinstance(each, type) or not (isinstance(each, Callback) or callable(each)):
-            raise FedkinError(f"A callback is {each!r}; give instances of fedkin.Callback, or functions of a record.")
-    return tuple(each if isinstance(each, Callback) else _Called(each) for each in listed)
+        if not isinstance(each, Callback):
+            raise FedkinError(f"A callback is {each!r}; give instances of fedkin.Callback.")
+    return listed
 
 
 @contextmanager
@@ -301,7 +283,7 @@ class Runner:
         metrics = self.judge(state, record)
         record = dataclasses.replace(record, missing={**record.missing, **self.fed.dropped})
         refused = {"refused": list(self.fed.refused)} if self.fed.refused else {}
-        line: RecordLine = _finite({**record.line(state.steps, self.fed.traffic, metrics), **refused})
+        line: RecordLine = _plain({**record.line(state.steps, self.fed.traffic, metrics), **refused})
         return line
 
     def _timing(self, step: int, began: float, computed: float) -> Timing:
@@ -310,13 +292,19 @@ class Runner:
         return {"step": step, "seconds": round(seconds, 3), "client_seconds": round(self.fed.seconds - computed, 6)}
 
 
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinities in `value` by ``None``, as JSON cannot hold them."""
+def _plain(value: Any) -> Any:
+    """Return what a record holds as JSON can: with plain numbers in place of numpy's and torch's, ``None`` for NaN."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic | Tensor | np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise FedkinError(f"The record of a step holds a value of type {type(value).__name__}; tolist() makes a list.")
 
 
 def begin(method: Method[Any], fed: Federation) -> Any:
@@ -371,69 +359,52 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
 
 
 def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Record]:
-    """Return the state and the record that a step after `before` returned, the record's values as plain ones.
+    """Return the state and the record that a step after `before` returned.
 
-    Raises FedkinError if the step returned anything else, or the same number of steps, with which a run never ends.
+    Raises FedkinError if it returned anything else, or the same number of steps, with which a run never ends.
     """
     name = f"{type(method).__name__}.step"
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Record)):
-        raise FedkinError(f"{name} should return a state and a Record, not {kind_of(answer)}.")
+        raise FedkinError(f"{name} should return a state and a Record, not {type(answer).__name__}.")
     state, record = _checked_state(name, answer[0], type(before)), answer[1]
     if state.steps != before.steps + 1:
         raise FedkinError(
             f"{name} returned a state of {state.steps} steps after one of {before.steps}; state.next(...) counts them."
         )
     if method.traits.clusters == "clients" and isinstance(getattr(before, "labels", None), Tensor):
-        check_labels(method, state.labels, len(before.labels))
-    return state, dataclasses.replace(record, values=_plain(name, record.values))
+        check_labels(name, state.labels, len(before.labels))
+    return state, record
 
 
 def _checked_state(function: str, state: Any, kind: type[Any]) -> Any:
     """Return a state that a function returned; raise FedkinError if it is none, or cannot be written into a file."""
     if not isinstance(state, kind) or not issubclass(kind, State):
-        raise FedkinError(f"{function} should return a {kind.__name__}, the method's state_type, not {kind_of(state)}.")
-    _check_plain(f"{function} returned a state with", state.tree())
+        raise FedkinError(
+            f"{function} should return a {kind.__name__}, the method's state_type, not {type(state).__name__}."
+        )
+    _check_plain(function, state.tree())
     return state
 
 
-def _check_plain(beginning: str, tree: Any) -> None:
+def _check_plain(function: str, tree: Any) -> None:
     """Raise FedkinError if a state or a result cannot be written into a file."""
     if (unsupported := find_unsupported(tree)) is not None:
-        raise FedkinError(f"{beginning} {unsupported}; it holds {PLAIN_VALUES}.")
+        raise FedkinError(f"{function} returned {unsupported}; it should hold {PLAIN_VALUES}.")
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Return values of a record with plain numbers in place of numpy's and torch's."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(name, item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(name, item) for item in value]
-    if isinstance(value, np.generic | Tensor | np.ndarray) and value.ndim == 0:
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise FedkinError(f"{name} has put {kind_of(value)} into the record's values; tolist() makes a list.")
-
-
-def check_labels(method: Method[Any], labels: Any, clients: int) -> None:
-    """Check that a method that clusters clients has a label, int64, for each of them in its state."""
-    _check_form(f"{type(method).__name__} should have as its state's labels", labels, clients, "client")
-
-
-def _check_form(beginning: str, labels: Any, count: int, of: str) -> None:
+def check_labels(function: str, labels: Any, count: int) -> None:
+    """Raise FedkinError if what a function returned as clusters of `count` clients or samples is no int64 ``(n,)``."""
     if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (count,):
-        form = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else kind_of(labels)
-        raise FedkinError(f"{beginning} the cluster of each {of}, a tensor int64 ({count},), not {form}.")
+        form = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
+        raise FedkinError(f"{function} should return clusters as a tensor int64 ({count},), not {form}.")
 
 
 def check_result(method: Method[Any], result: Any) -> None:
     """Raise FedkinError if what `result` of a method returned cannot be written, or lacks ``n_clusters``."""
     name = f"{type(method).__name__}.result"
-    if not isinstance(result, Mapping):
-        raise FedkinError(f"{name} should return a dict, not {kind_of(result)}.")
-    _check_plain(f"{name} returned", result)
-    if method.traits.clusters is not None and type(result.get("n_clusters")) is not int:
-        raise FedkinError(f"{name} should have the number of clusters, an int, as 'n_clusters'.")
+    _check_plain(name, result)
+    if not isinstance(result, Mapping) or (method.traits.clusters and type(result.get("n_clusters")) is not int):
+        raise FedkinError(f"{name} should return a dict with the number of clusters, an int, as 'n_clusters'.")
 
 
 def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whose: Any) -> Tensor:
@@ -446,7 +417,7 @@ def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whos
     if isinstance(clusters, Tensor) and not (clusters.is_floating_point() or clusters.is_complex()):
         clusters = clusters.long()
     name = (method if isinstance(method, type) else type(method)).__name__
-    _check_form(f"{name}.predict should return", clusters, len(x), "sample")
+    check_labels(f"{name}.predict", clusters, len(x))
     labels: Tensor = clusters
     return result[NUMBERS][labels] if NUMBERS in result else labels
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.client_array import BlockFunction
-from fedkin.core.errors import FedkinError, RefusalError, in_short, kind_of, nearest
+from fedkin.core.errors import FedkinError, RefusalError, in_short, suggestion
 from fedkin.core.payload import PLAIN_VALUES, Payload, detached, find_unsupported
 from fedkin.core.replies import Expected, Failure, objection, refusal
 
@@ -78,9 +78,8 @@ def named_object(path: str, what: str) -> Any:
             public=f"{what} '{path}': module '{module}' cannot be imported there; its log says more.",
         ) from error
     if not hasattr(source, attribute):
-        near = nearest(attribute, [name for name in dir(source) if not name.startswith("_")])
-        meant = f"; did you mean '{module}:{near}'?" if near else "."
-        raise FedkinError(f"{what} '{path}': module '{module}' has no '{attribute}'{meant}", public=True)
+        names = suggestion(attribute, [name for name in dir(source) if not name.startswith("_")], "it has ")
+        raise FedkinError(f"{what} '{path}': module '{module}' has no '{attribute}'; {names}", public=True)
     return getattr(source, attribute)
 
 
@@ -261,13 +260,13 @@ def run_task(task: Task, clients: Sequence[Client], payloads: Sequence[Payload])
     """
     replies = task.run(clients, payloads)
     if not isinstance(replies, list | tuple) or len(replies) != len(clients):
-        returned = len(replies) if isinstance(replies, list | tuple) else kind_of(replies)
+        returned = len(replies) if isinstance(replies, list | tuple) else type(replies).__name__
         raise RefusalError(
             f"Task '{task.name}' should return a list with one reply per client, {len(clients)} here, not {returned}.",
             public=True,
         )
     for client, reply in zip(clients, replies, strict=True):
-        unsupported = kind_of(reply) if not isinstance(reply, Mapping) else find_unsupported(reply)
+        unsupported = type(reply).__name__ if not isinstance(reply, Mapping) else find_unsupported(reply)
         if unsupported is not None:
             raise RefusalError(f"Task '{task.name}' replies with {unsupported}; a reply is a dict of {PLAIN_VALUES}.")
         clusters = client.state.get("clusters")

@@ -24,7 +24,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.client import Samples, Table
 from fedkin.core.client_array import ClientArray
-from fedkin.core.errors import FedkinError, in_short, listing, no_column, option, raised_by, refuse, setting
+from fedkin.core.errors import FedkinError, in_short, listing, no_column, option, refuse, setting
 from fedkin.core.files import ending_of
 from fedkin.core.method import Fraction
 from fedkin.core.replies import check_same_shape
@@ -503,7 +503,8 @@ def load_clients(
     columns = {
         name for client in clients for name in (*client.features, *client.left_out, client.label) if name is not None
     }
-    refuse([*raised_by(check_same_shape, arrays), *options.unknown(columns)])
+    check_same_shape(arrays)
+    refuse(options.unknown(columns))
     classes = in_order(name for client in clients for name in client.classes)
     return [client.with_classes(classes) for client in clients]
 

@@ -527,8 +527,7 @@ def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[i
 
     Raises FedkinError if a client that must receive the preparation cannot be reached.
     """
-    part = fed.participation
-    joined = [i for i in fed.ids if i not in part.joined and i not in away]
+    joined = [i for i in fed.ids if i not in fed.joined and i not in away]
     if not joined:
         return
     fed.join(joined)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
-from fedkin.core.errors import FedkinError, hint, listing, mid_sentence, nearest, option, refuse, unknown_name
+from fedkin.core.errors import FedkinError, listing, mid_sentence, nearest, option, refuse, unknown_name
 from fedkin.core.replies import is_count, is_list, is_text
 from fedkin.data.options import AUTO, NO_ID, TableOptions
 from fedkin.data.tables import in_order, is_called_id
@@ -285,7 +285,7 @@ def aligned(table: Table, columns: Sequence[Column], origin: str, imputes: bool 
         problems.append(
             FedkinError(
                 f"{origin} has no column{'s' * (len(lacking) > 1)} {quoted(lacking)}, which the clients' tables have"
-                f"{f'; {hint(near, str())}' if near else '.'}",
+                f"{f'; did you mean {near!r}?' if near else '.'}",
                 public=True,
             )
         )

@@ -25,7 +25,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from fedkin.core.client import IN_WORDS, Client, Column, Samples, Table, TextColumn
-from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_column, option, refuse, setting
+from fedkin.core.errors import FedkinError, mid_sentence, no_column, option, refuse, setting
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_LABELS, NO_OPTIONS, TableOptions
 
@@ -324,7 +324,7 @@ def frame_to_table(
     if len(frame) == 0 or not names:
         wrong.append(f"{origin} is empty ({len(frame)} rows, {len(names)} columns of features).")
     if wrong:
-        raise all_problems([*problems, *wrong])
+        refuse([*problems, *wrong])
     frame, sentences = _with_empty_cells(frame, options), [*problems]
     if options.decimal == AUTO and frame.attrs.get("separator") == ",":
         options = replace(options, decimal=".")

@@ -275,7 +275,7 @@ class ArrayExchange:
         self.fed, self.task, self.payload = fed, task, payload
         self.clients: ClientArray = fed.clients
         fed.exchange += 1
-        present = sorted(filter(fed.participation.has, clients))
+        present = sorted(filter(fed.takes_part, clients))
         self.missing: dict[int, str] = dict.fromkeys(sorted(set(clients).difference(present)), "not there yet")
         self.missing |= {client: "lost on purpose" for client in present if fed.is_lost(client)}
         self.ids = torch.tensor([client for client in present if client not in self.missing], dtype=torch.int64)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import checked_keywords
-from fedkin.core.runner import Followers
+from fedkin.core.runner import Callback
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import holds_several
 from fedkin.engines.local import LocalFederation, one_thread
@@ -68,7 +68,8 @@ class ClientClusterer(Estimator):
 
     @checked_keywords
     def fit(
-        self, clients: Any, y: Any = None, *, eval: Any = None, validation: Any = None, callbacks: Followers = (),
+        self, clients: Any, y: Any = None, *, eval: Any = None, validation: Any = None,
+        callbacks: Sequence[Callback] = (),
     ) -> Self:  # fmt: skip
         """Find the clusters, and train their models.
 

@@ -24,9 +24,9 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, Record, runner
 from fedkin.core.client_array import ClientArray
 from fedkin.core.device import device_named, on
-from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
+from fedkin.core.errors import PYTHON, FedkinWarning, at_door, listing, nearest, suggestion
 from fedkin.core.method import Option, check_class, options_of, section_entries, with_server_data
-from fedkin.core.runner import Followers
+from fedkin.core.runner import Callback
 from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
@@ -56,8 +56,8 @@ _KINDS = {
 _SENTENCES = 3
 """Sentences on what looks wrong that one warning has; `preparation_.notes` has all."""
 _OF_EVERY_FIT = """
-callbacks : sequence of Callback or callable
-    `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each step's record, a dict.
+callbacks : sequence of Callback
+    `fedkin.Callback`, such as `fedkin.EarlyStopping`, which are called as the fit proceeds.
 
 Returns
 -------
@@ -203,7 +203,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
 
     @at_door(PYTHON)
-    def _run(self, inputs: Inputs, named: Mapping[str, Any], held_out: Mapping[str, Any], callbacks: Followers) -> None:
+    def _run(
+        self, inputs: Inputs, named: Mapping[str, Any], held_out: Mapping[str, Any], callbacks: Sequence[Callback]
+    ) -> None:
         """Prepare the clients' data, run the method until it has finished, and set the attributes.
 
         `named` are options that stand for what only Python can give; `held_out` are samples by the argument of `fit`.
@@ -307,7 +309,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         public = [each for each in dir(type(self)) if not each.startswith("_")]
         if name in public or name.startswith("_"):  # a property of it raised, whose words are better
             return object.__getattribute__(self, name)
-        near = meant_by(name, [*public, *(each for each in vars(self) if each.endswith("_"))])
+        near = nearest(name, [*public, *(each for each in vars(self) if each.endswith("_"))])
         before = " before fit" if name.endswith("_") and "result_" not in vars(self) else ""
         instead = f"; there is {near}" if near and not before else ""
         raise AttributeError(f"{type(self).__name__} has no attribute '{name}'{before}{instead}.")
@@ -481,9 +483,7 @@ def _initialiser(estimator: str, options: Sequence[Option]) -> Any:
 
 def _no_parameter(estimator: str, name: str, parameters: Iterable[str]) -> str:
     """Write the error about an unknown parameter, which suggests a similar one."""
-    names = sorted(parameters)
-    end = hint(meant_by(name, names), nearest_few(name, names, f"help({estimator})"))
-    return f"{estimator} has no parameter '{name}'; {end}"
+    return f"{estimator} has no parameter '{name}'; {suggestion(name, parameters)}"
 
 
 def _documented(text: str, options: Sequence[Option], bases: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ from fedkin.core import Client, FedkinError, runner
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
 from fedkin.core.method import CanForget, CanUpdate, Nodes
-from fedkin.core.runner import Followers
+from fedkin.core.runner import Callback
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.inputs import client_input
@@ -106,7 +106,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     """What clients that an update was without are to remember when they come back."""
 
     @checked_keywords
-    def fit(self, X: Any, y: Any = None, *, callbacks: Followers = ()) -> Self:  # noqa: N803
+    def fit(self, X: Any, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:  # noqa: N803
         """Find the clusters.
 
         Parameters
@@ -128,7 +128,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         return self._fit(read_clients(X, y, self._table_options()), callbacks)
 
     @checked_keywords
-    def update(self, X: Any, y: Any = None, *, callbacks: Followers = ()) -> Self:  # noqa: N803
+    def update(self, X: Any, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:  # noqa: N803
         """Take in next month's rows and clients; clusters keep their numbers and names.
 
         Clients are the same by their names, and rows by their ids, where a column has some, or by what they hold.
@@ -165,7 +165,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 self._follow(steps, state, names, {"records_": earlier})
         return self
 
-    def _fit(self, inputs: Inputs, callbacks: Followers) -> Self:
+    def _fit(self, inputs: Inputs, callbacks: Sequence[Callback]) -> Self:
         clients = inputs.population.clients
         n_clusters = getattr(self, "n_clusters", None)
         samples = sum(map(len, clients)) if inputs.array is None else len(inputs.array.rows)

@@ -31,7 +31,7 @@ from pydantic import (
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from fedkin.core.client import SampleEncoder
-from fedkin.core.errors import FedkinError, current_door, flag, listing, refuse, toml_text
+from fedkin.core.errors import FedkinError, listing, refuse, toml_text
 from fedkin.core.files import read_tables
 from fedkin.core.method import Method, allowed_for_sums, display_name, options_of, validation_sentence
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples
@@ -351,6 +351,10 @@ class Config:
         return text + (f"\n{tomli_w.dumps({name: tables})}" if any(tables.values()) else "")
 
 
+SETTINGS = "in the settings"
+"""Where options were given that are in no file: on the command line or in Python."""
+
+
 def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: str | None = None) -> Config:
     """Read an experiment's configuration from a TOML file, or build the default one of a method.
 
@@ -358,7 +362,7 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: st
     applied in order; values are TOML, and bare words are strings. `place` is where they were given, for errors. Raises
     FedkinError if the file cannot be read, or a name, key, type or value is not allowed.
     """
-    place = place or current_door().place
+    place = place or SETTINGS
     is_file = str(experiment).endswith(".toml")
     tables = read_tables(Path(experiment)) if is_file else {"method": {"name": str(experiment)}}
     inside = [f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table]
@@ -373,7 +377,7 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
     path, equals, text = override.partition("=")
     *parents, key = path.strip().split(".")
     if not equals or not key or not all(parents):
-        raise FedkinError(f"{flag('set')} takes section.key=value, such as method.local_epochs=30, not '{override}'.")
+        raise FedkinError(f"A setting is section.key=value, such as method.local_epochs=30, not '{override}'.")
     try:  # bare words are texts, since a shell takes the quotation marks
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -381,7 +385,7 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
     for parent in parents:
         tables = tables.setdefault(parent, {})
         if not isinstance(tables, dict):
-            raise FedkinError(f"'{parent}' is not a section, so {flag('set')} {override} cannot be applied.")
+            raise FedkinError(f"'{parent}' is not a section, so {override} cannot be applied.")
     tables[key] = value
     return path.strip()
 
@@ -396,7 +400,7 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     """Build a configuration from plain values, as `Config.tables` holds them; `places` say where keys were given."""
     places = places or {}
     for name in tables:
-        check_section(tables, name, places.get(name, current_door().place))
+        check_section(tables, name, places.get(name, SETTINGS))
     method_name = str(tables.get("method", {}).get("name", registry.DEFAULT_METHOD))
     method: Any = registry.resolve("method", method_name)
     usual = _usual_scenario(tables, method)
@@ -530,8 +534,7 @@ def _sentence(
     for name, field in model.model_fields.items():
         if isinstance(section := field.annotation, type) and issubclass(section, BaseModel):
             allowed += [f"{name}.{key}" for key in section.model_fields]
-    example = f", as in {flag('set')} {{path}}=value"
-    return validation_sentence(error, tables, allowed, current_door().place, places, depth, example)
+    return validation_sentence(error, tables, allowed, SETTINGS, places, depth)
 
 
 def _check(method: type[Any], checked: Any) -> None:

@@ -27,7 +27,7 @@ from torch.nn.functional import conv1d, interpolate, normalize, pad
 
 from fedkin.core.client import SampleKind
 from fedkin.core.device import device
-from fedkin.core.errors import FedkinError, in_short, kind_of, require
+from fedkin.core.errors import FedkinError, in_short, require
 
 ROCKET, EMBEDDED = "rocket", "embedded"
 TEXTS = "sentence-transformers:"
@@ -102,7 +102,7 @@ class Encoder:
             rows = rows.toarray() if hasattr(rows, "toarray") else rows  # sparse, as of words
             embeddings = torch.as_tensor(rows if isinstance(rows, Tensor) else np.asarray(rows, dtype=np.float32))
         except (TypeError, ValueError) as error:
-            raise FedkinError(f"Features '{self.name}' are {kind_of(rows)}, not numbers (n, width).") from error
+            raise FedkinError(f"Features '{self.name}' are {type(rows).__name__}, not numbers (n, width).") from error
         embeddings = embeddings.detach().cpu().float()
         if embeddings.ndim < 2 or not bool(embeddings.isfinite().all()):
             shape = tuple(embeddings.shape)

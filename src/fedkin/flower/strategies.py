@@ -20,7 +20,7 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from torch import Tensor
 
 from fedkin.core import FedkinError, Record
-from fedkin.core.errors import hint, meant_by, nearest_few
+from fedkin.core.errors import suggestion
 from fedkin.core.files import folder_lock
 from fedkin.core.method import display_name, options_of
 from fedkin.core.payload import owned, save_tree
@@ -95,8 +95,7 @@ class ClusterStrategy(Strategy):
         for option in options:
             if option not in (allowed := OPTIONS | defaults):
                 elsewhere = option in (*NOT_HERE, *TRAINING, *self._fixed)
-                end = hint(meant_by(option, allowed), nearest_few(option, allowed, f"help({name})"))
-                end = "the client app decides it, or start() takes it." if elsewhere else end
+                end = "the client app decides it, or start() takes it." if elsewhere else suggestion(option, allowed)
                 raise TypeError(f"{name} has no parameter '{option}'; {end}")
         self.options: dict[str, Any] = {key: options.get(key, default) for key, default in defaults.items()}
         values = {key: options.get(key, default) for key, default in OPTIONS.items()}

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import COMPARE, at_door, checked_keywords, flag
+from fedkin.core.errors import checked_keywords
 from fedkin.core.files import write_atomically
 from fedkin.core.runner import Progress
 from fedkin.data.inputs import FederationInput, federation_input
@@ -89,7 +89,7 @@ def compare(
         If an argument is out of its range, no method suits the data, `out` holds anything else, or no run finished in
         the budget.
     """
-    with at_door(COMPARE), show_progress() as progress:
+    with show_progress() as progress:
         names = [name.strip() for name in methods.split(",")] if isinstance(methods, str) else list(methods)
         texts = [f"{path}={json.dumps(value, default=str)}" for path, value in flat(settings or {})]
         data, what, scenario = None, str(clients), None
@@ -119,10 +119,10 @@ def compared(
     """
     for name, value, least in (("clusters", question.clusters, 2), ("seeds", seeds, 1)):
         if value is not None and (not isinstance(value, Integral) or value < least):
-            raise FedkinError(f"{flag(name)} is {value!r}; it takes one whole number of at least {least}.")
+            raise FedkinError(f"'{name}' is {value!r}; it takes one whole number of at least {least}.")
     seconds, config = parsed_duration(budget), _checked(question)
     if out.exists() and (not out.is_dir() or any(path.name not in (JSON, PAGE, WINNER) for path in out.iterdir())):
-        raise FedkinError(f"{out} holds something else than a comparison; give another {flag('out')}.")
+        raise FedkinError(f"{out} holds something else than a comparison; give another folder.")
     population = config.population() if in_memory is None else _population(config, in_memory)
     if len(population.clients) < 2:
         raise FedkinError(f"'{question.data}' has one client only; a comparison needs 2 or more.")
@@ -171,7 +171,7 @@ def parsed_duration(duration: str | float) -> float:
     elif isinstance(duration, Real) and not isinstance(duration, bool):
         seconds = float(duration)
     if not 0 < seconds < math.inf:
-        raise FedkinError(f"{flag('budget')} is {duration!r}; it should be a time above 0, such as 90s, 10m or 2h.")
+        raise FedkinError(f"'budget' is {duration!r}; it should be a time above 0, such as 90s, 10m or 2h.")
     return seconds
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedkin.core import FedkinError, Method
-from fedkin.core.errors import current_door, flag
 from fedkin.core.files import read_tables
 from fedkin.core.method import options_of
 from fedkin.data.names import files_of_clients
 from fedkin.experiment import registry
-from fedkin.experiment.config import Config, apply_setting, check_section, config_of
+from fedkin.experiment.config import SETTINGS, Config, apply_setting, check_section, config_of
 
 Role = Literal["", "centralised", "synthetic"]
 """Methods that move samples to the server, or send synthetic ones; the others have none."""
@@ -138,7 +137,7 @@ def question_of(
     for setting in settings:
         apply_setting(tables, setting)
     for section in tables:
-        check_section(tables, section, current_door().place)
+        check_section(tables, section, SETTINGS)
     first_seed, shared = tables.pop("seed", 0), tables.pop("method", {})
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
     for target in ("target", "reach", "stop"):  # runs of a comparison come to their end
@@ -150,7 +149,7 @@ def question_of(
     fields = {field.name for name in chosen for field in options_of(method_named(name))}
     if wrong := [key for key in shared if key not in fields or key == "n_clusters"]:
         raise FedkinError(
-            f"method.{wrong[0]} is no setting of all methods compared; {flag('clusters')} says how many clusters."
+            f"method.{wrong[0]} is no setting of all methods compared; 'clusters' says how many there are."
         )
     return Question(chosen, tables, shared, first_seed if seed is None else seed, clusters)
 
@@ -164,7 +163,7 @@ def methods_of(names: Sequence[str]) -> tuple[str, ...]:
     if tuple(names) == ("all",):
         return tuple(listed)
     if not names:
-        raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list`, or all.")
+        raise FedkinError("'methods' names none; give one or more from `fedkin list`, or all.")
     for name in names:
         if method_named(name).traits.clusters != "samples":
             raise FedkinError(f"Method '{name}' clusters no samples; `fedkin reproduce` compares those of clients.")
