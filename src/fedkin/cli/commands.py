@@ -500,15 +500,13 @@ def key(path: Path) -> None:
 
 @federation.command()
 @argument("path", "A site's own file.", "SITE.toml", type=PATH)
-@option("--experiment", "Also show what the site's policy would refuse of this experiment.", "FILE", type=PATH)
-def check(path: Path, experiment: Path | None) -> None:
+def check(path: Path) -> None:
     """Check a site's file, policy and data. Nothing is sent, and nothing but embeddings is written."""
     _needs_flower()
     from fedkin.deploy.site_app import checked
-    from fedkin.experiment.config import load_config
 
     with at_door(FILE):
-        print("\n".join(checked(path, load_config(str(experiment)) if experiment else None)))
+        print("\n".join(checked(path)))
 
 
 def _needs_flower() -> None:

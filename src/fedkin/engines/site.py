@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, TypeAdapter
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, Task
@@ -48,40 +48,24 @@ class Policy(BaseModel):
         The only tasks that are done, by name, in which a star stands for anything.
     extremes : bool
         If false, no exact minimum and maximum of a column leave, but for secure sums, see `fedkin.core.tasks.Task`.
-    max_reply_bytes : int or None
-        The largest reply, as it is sent.
     epsilon, epsilon_per_run : float or None
         Budget of all runs together, of which the smaller of this and the site's file holds, and that of each run.
-    signed_by : str or None
-        Who answers for the policy.
     valid_until : date or None
         The last day, in UTC, on which anything is answered.
-    hours : str or None
-        Such as "20-6": when the site answers, by its own clock.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
     min_members: int | None = Field(default=None, ge=MIN_MEMBERS)
     messages: list[str] | None = None
     extremes: bool = True
-    max_reply_bytes: PositiveInt | None = None
     epsilon: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
     epsilon_per_run: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
-    signed_by: str | None = Field(default=None, min_length=1)
     valid_until: date | None = None
-    hours: str | None = Field(default=None, pattern="^([01]?[0-9]|2[0-3])-([01]?[0-9]|2[0-4])$")
 
     def check_day(self) -> None:
         """Raise RefusalError if the policy is over."""
         if self.valid_until is not None and datetime.now(UTC).date() > self.valid_until:
             raise refusal_by("valid_until")
-
-    def check_hour(self) -> None:
-        """Raise RefusalError if it is not the hour for answers."""
-        if self.hours is not None:
-            (begin, end), hour = map(int, self.hours.split("-")), datetime.now().astimezone().hour
-            if not (begin <= hour < end if begin < end else hour >= begin or hour < end):
-                raise refusal_by("hours")
 
     def check_allowed(self, task: Task) -> None:
         """Raise RefusalError if the task is not to be done at all, also not for a secure sum."""
@@ -93,11 +77,6 @@ class Policy(BaseModel):
         """Raise RefusalError if the task's own reply, which is not part of a secure sum, reveals what it must not."""
         if task.extremes and not self.extremes:
             raise refusal_by("extremes")
-
-    def check_reply(self, reply: Payload) -> None:
-        """Raise RefusalError if a reply is larger than the site sends."""
-        if self.max_reply_bytes is not None and len(to_bytes(owned(reply))) > self.max_reply_bytes:
-            raise refusal_by("max_reply_bytes")
 
 
 def refusal_by(rule: str) -> RefusalError:
@@ -345,7 +324,6 @@ class Site:
         the site's policy is over.
         """
         self.policy.check_day()
-        self.policy.check_hour()
         return {
             "name": self.name,
             "identity": self.identity,
@@ -358,12 +336,11 @@ class Site:
     def answer(self, request: Request, payload: Payload) -> tuple[Payload, float]:
         """Run a task on this site's data; return the reply and the seconds of computing.
 
-        Raises RefusalError if the site's policy forbids the task or its reply, the task moves data, releases what a
+        Raises RefusalError if the site's policy forbids the task, the task moves data, releases what a
         privacy budget does not account for, or does not take this payload; FedkinError if it is not known here or fails
         with this payload, or the folder is in use by another process, or cannot be written.
         """
         self.policy.check_day()
-        self.policy.check_hour()
         with trusted_packages(self.packages, _WHY, self.policy.check_allowed):
             task = known_task(request.task)
         self.policy.check_extremes(task)
@@ -388,7 +365,6 @@ class Site:
             with trusted_packages(self.packages, _WHY, self.policy.check_allowed), on(self.device):
                 (reply,) = run_task(task, [client], [payload])
             seconds = time.thread_time() - began
-            self.policy.check_reply(reply)  # before the state is kept: a reply that is not sent changes nothing
             memory.keep(client, request)
         return reply, seconds
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from fedkin.core import Client, Method, State, Task
+from fedkin.core import Client, Task
 from fedkin.core.client import Table
 from fedkin.core.files import read_json
 from fedkin.core.method import SendsBits, allowed_for_sums, with_server_data
@@ -23,7 +23,7 @@ from fedkin.core.replies import MAX_UPDATE, Array
 from fedkin.core.runner import Runner
 from fedkin.core.tasks import known_task
 from fedkin.data.cluster_words import words_of_clusters
-from fedkin.data.preparation import Preparation, prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.engines.site import SUMS
@@ -209,22 +209,6 @@ def _made_up() -> list[Client]:
     return [Client(i, x, y, table=Table.of_numbers(x.double(), names)) for i, x in enumerate(rows)]
 
 
-def rehearse(config: Config, fed: LocalFederation, steps: int) -> tuple[Method[Any], Preparation, State]:
-    """Prepare clients and make the first steps of an experiment, as long as these take some seconds.
-
-    Returns the method, how data are prepared, and the last state.
-    """
-    if config.federation.secure_sums:
-        secure(fed, config.method)
-    preparation = prepare(fed, config.data.table.of(config.method))
-    method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.apply)
-    runner, began = Runner(method, fed), time.perf_counter()
-    state = runner.start()
-    while not state.finished and state.steps < steps and time.perf_counter() - began < _SECONDS:
-        state = runner.step(state)
-    return method, preparation, state
-
-
 def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
     """Return what would leave the clients of an experiment, which is tried on some rows of a few clients.
 
@@ -238,8 +222,15 @@ def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
     fed = LocalFederation(clients, config.seed)
     if len(clients) >= MIN_CLIENTS:
         fed.sums = lambda: HiddenSums(fed)  # type: ignore[method-assign]  # as between machines
+    if config.federation.secure_sums:
+        secure(fed, config.method)
     with one_thread():
-        method, preparation, state = rehearse(config, fed, _STEPS)
+        preparation = prepare(fed, config.data.table.of(config.method))
+        method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.apply)
+        runner, began = Runner(method, fed), time.perf_counter()
+        state = runner.start()
+        while not state.finished and state.steps < _STEPS and time.perf_counter() - began < _SECONDS:
+            state = runner.step(state)
         if state.finished and method.traits.clusters == "samples" and not method.is_private():
             n_clusters, least = int(method.result(state)["n_clusters"]), config.data.min_members
             if preparation.table is not None:
