@@ -63,9 +63,8 @@ def test_centres_are_within_limits():
     high = torch.full_like(encoding.fill, 1e9).index_fill(0, torch.tensor([0]), 999.0)
     limit = float((999.0 - encoding.mean[0]) / encoding.scale[0])
     assert (profile.centres(encoding)[:, 0] > limit).all()
-    assert profile.centres(dataclasses.replace(encoding, low=-high, high=high))[:, 0].tolist() == pytest.approx(
-        [limit] * 2
-    )
+    limited = dataclasses.replace(encoding, low=-high, high=high, middle=0 * high, unit=0 * high)
+    assert profile.centres(limited)[:, 0].tolist() == pytest.approx([limit] * 2)
 
 
 def test_a_client_changes_nothing_and_a_cell_of_few_rows_stays_there():

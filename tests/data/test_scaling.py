@@ -41,8 +41,15 @@ def test_one_far_value_counts_as_a_limit_near_the_others(seed, rows, far, sign):
     low, high = float(found.low), float(found.high)
     assert others.mean() - 40 < low <= others.min() + 1e-6
     assert others.max() - 1e-6 <= high < others.mean() + 40
-    assert float(found.scale) == pytest.approx(x.clip(low, high).std(), rel=0.1)
-    assert float(found.mean) == pytest.approx(x.clip(low, high).mean(), abs=0.5)
+    values = found.compressed(torch.from_numpy(x)[:, None])[:, 0]
+    assert float(found.scale) == pytest.approx(float(values.std(correction=0)), rel=0.1)
+    assert float(found.mean) == pytest.approx(float(values.mean()), abs=0.5)
+    assert torch.equal(values.argsort(stable=True), torch.from_numpy(x.clip(low, high)).argsort(stable=True))
+
+
+def test_a_cloud_of_skewed_columns_is_one_cluster():
+    x = np.exp(np.random.default_rng(0).normal(size=(1500, 20)))
+    assert fedkin.KinGraph(random_state=0).fit(np.array_split(x, 3)).n_clusters_ == 1
 
 
 def clusters(rows=300, seed=0):
@@ -207,10 +214,10 @@ def test_without_extremes_columns_are_scaled_and_limited_by_quantiles():
     parts = [torch.from_numpy(part).float() for part in np.array_split(x, 3)]
     fed = LocalFederation([Client(i, part, extremes=False) for i, part in enumerate(parts)])
     found = scale(fed)
-    plain = np.delete(x, np.flatnonzero((x > 1e4).any(1)), axis=0)
+    values = found.compressed(torch.from_numpy(x)).numpy()
     assert found.high.max() < 100
-    np.testing.assert_allclose(found.mean, plain.mean(0), atol=0.2)
-    np.testing.assert_allclose(found.scale, plain.std(0), rtol=0.1)
+    np.testing.assert_allclose(found.mean, values.mean(0), atol=0.2)
+    np.testing.assert_allclose(found.scale, values.std(0), rtol=0.1)
 
 
 @pytest.mark.parametrize("as_table", [False, True])

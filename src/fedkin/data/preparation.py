@@ -247,6 +247,7 @@ _ENCODING: Expected = {
     "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
     "mode": one_of(*get_args(Mode)), "imputation": one_of(*get_args(Imputation)),
     "mean": doubles("width"), "scale": doubles("width", minimum=0), "low": doubles("limits"), "high": doubles("limits"),
+    "middle": doubles("limits"), "unit": doubles("limits", minimum=0),
     "fill": doubles("columns"), "other": Array(("columns",), torch.bool), "shape": is_list(is_count),
     "texts": Optional(
         {
@@ -436,7 +437,8 @@ def _prepare_arrays(
         if options.scaling == "auto" and in_unit(low.amin(0), high.amax(0)):
             encoding = Encoding.unchanged("unit", shape)
             if len(shape) == 1 and any("trimmed" in reply for reply in replies.values()):  # some may be beyond
-                encoding = replace(encoding, low=torch.zeros_like(encoding.mean), high=torch.ones_like(encoding.mean))
+                none = torch.zeros_like(encoding.mean)
+                encoding = replace(encoding, low=none, high=none + 1, middle=none, unit=none)
                 _encode_all(fed, encoding)
             return Preparation(encoding, questions, tuple(questions))
         sums = statistics.open_sums(fed, replies)[0]

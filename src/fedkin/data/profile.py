@@ -107,7 +107,7 @@ class ClusterProfile:
     def centres(self, encoding: Encoding) -> Tensor:
         """Return the clusters' means as `encoding` has rows, float64 ``(k, width)``; NaN where clients report none.
 
-        Means beyond the limits of a column with outliers count as these.
+        Of a column with outliers the means are compressed as values are.
         """
         centres = torch.full((len(self.samples), len(encoding.mean)), torch.nan, dtype=torch.float64)
         for i, (column, (_, start, _)) in enumerate(zip(self.columns, encoding.blocks, strict=True)):
@@ -116,7 +116,7 @@ class ClusterProfile:
                 means = counts / counts.sum(1, keepdim=True)
             else:
                 means = (self.sum[:, i] / self.filled[:, i])[:, None]
-                means = means.clamp(encoding.low[i], encoding.high[i]) if len(encoding.low) else means
+                means = encoding.compressed(means, slice(i, i + 1))
             centres[:, start : start + means.shape[1]] = means
         return centres if encoding.mode == "none" else (centres - encoding.mean) / encoding.scale
 
