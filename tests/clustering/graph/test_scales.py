@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.clustering.graph.scales import scales_of
+from fedkin.clustering.graph.cut import scales_of
 
 NODES = 12
 LABELS = st.lists(st.integers(0, 4), min_size=NODES, max_size=NODES).map(

@@ -15,7 +15,7 @@ If nothing is found again, there is one cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -33,9 +33,9 @@ from fedkin.clustering.graph.links import (
     canonical_order,
     link_tree,
     neighbour_graph,
+    renumber,
 )
 from fedkin.clustering.graph.modes import SMALL, divide_line
-from fedkin.clustering.graph.scales import largest_first, scales_of
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.micro_clusters import merged_nodes
 from fedkin.clustering.nearest import nearest_centroids
@@ -290,6 +290,52 @@ def _on_a_line(nodes: Nodes, n_clusters: int | None, discrete: bool, rng: torch.
     if number in found and found[number].shows:
         return Cut(found[number].labels, "modes", found[number].stability, divisions)
     return Cut(k_means(nodes.points, number, rng, weights=nodes.counts).labels.numpy(), "k-means", None, divisions)
+
+
+def scales_of(
+    divisions: Iterable[tuple[Labels, float | None]], size: Floats, chosen: tuple[Labels, float | None]
+) -> list[dict[str, Any]]:
+    """List the distinct divisions, from the fewest clusters to the most, with stability and parents of clusters.
+
+    Data can have clusters of clusters; the choice among them is a judgement, so that all are kept for the user to see.
+
+    `divisions`, and the one `chosen`, are labels, int64 ``(m,)`` from 0, and their stability, where it is known.
+    `size`, float64 ``(m,)``, is the number of samples in each node.
+
+    Returns
+    -------
+    list of dict
+        ``n_clusters``; ``stability``, ``None`` where it is not known; ``samples`` of each cluster, most first;
+        ``parents``, for each cluster the one of the entry before that has most of its samples, and empty in the first
+        entry; whether it is the one ``chosen``; and the ``labels`` of the nodes.
+    """
+    # The same labels but for names are one division; the one chosen is last, and its stability counts.
+    distinct = {renumber(labels).tobytes(): (labels, stability) for labels, stability in [*divisions, chosen]}
+    listed: list[dict[str, Any]] = []
+    for labels, stability in sorted(distinct.values(), key=lambda division: int(division[0].max())):
+        labels = largest_first(labels, size)
+        parents = []
+        if listed:
+            table = np.zeros((int(labels.max()) + 1, listed[-1]["n_clusters"]))
+            np.add.at(table, (labels, listed[-1]["labels"]), size)
+            parents = table.argmax(1).tolist()  # ties: the largest
+        listed.append(
+            {
+                "n_clusters": int(labels.max()) + 1,
+                "stability": stability,
+                "samples": np.bincount(labels, weights=size).astype(np.int64).tolist(),
+                "parents": parents,
+                "chosen": np.array_equal(renumber(labels), renumber(chosen[0])),
+                "labels": labels,
+            }
+        )
+    return listed
+
+
+def largest_first(labels: Labels, size: Floats) -> Labels:
+    """Renumber clusters by their number of samples, largest first."""
+    rank: Labels = np.argsort(np.argsort(-np.bincount(labels, weights=size), kind="stable"), kind="stable")
+    return np.asarray(rank[labels])
 
 
 def _remark(

@@ -94,7 +94,7 @@ class KinGraphState(State):
         int64 ``(p, 3)``, client, node and samples of each micro-cluster that a client sent, in order of clients; empty
         where they are common.
     scales : list of dict
-        Partitions of the nodes, see `fedkin.clustering.graph.scales`, with ``labels`` int16 ``(m,)``.
+        Partitions of the nodes, see `fedkin.clustering.graph.cut`, with ``labels`` int16 ``(m,)``.
     head : dict
         The softmax head that refines the clusters, see `fedkin.methods.samples.kingraph.refinement`; empty without one.
     update : {"", "due", "done"}
