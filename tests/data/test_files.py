@@ -149,20 +149,6 @@ def test_damaged_workbooks_are_one_sentence(tmp_path, cut):
         read_sheet(tmp_path / "t.xlsx", "It")
 
 
-def test_a_cell_too_far_from_the_others_is_refused_before_it_ends_the_process(tmp_path):
-    path, far = (
-        saved(tmp_path / "a.xlsx", [["a"], [1]]),
-        b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>',
-    )
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name).replace(b"</sheetData>", far) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    with pytest.raises(FedkinError, match="memory"):
-        load(str(path))
-
-
 TABLES = [
     b"a,b,class\n1,2.5,x\n3,,y\n-4,1e3,x\n",
     b'\xef\xbb\xbfa;b;"c d"\r\n1,5;x;2020-01-01\r\n2,5;"y;z";2021-02-03\r\n',

@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 from fedkin import __version__
 from fedkin.core.errors import ALIASES, SHELL, FedkinError, at_door, nearest
 from fedkin.core.files import read_tables
-from fedkin.data.names import EMBEDDED, check_source
+from fedkin.data.names import EMBEDDED, locate
 from fedkin.experiment.registry import METHODS, SCENARIOS, target_of
 from fedkin.experiment.terminal_tables import PlainStream
 
@@ -92,7 +92,7 @@ METHOD = Name(lambda: METHODS, _check_experiment)
 RUN_OR_METHOD = Name(lambda: METHODS, lambda value: Path(value).is_dir() or _check_experiment(value))
 SCENARIO = Name(lambda: SCENARIOS, lambda name: target_of("scenario", name))
 DATA = Name(lambda: EMBEDDED)
-SAMPLES = Name(lambda: EMBEDDED, check_source)
+SAMPLES = Name(lambda: EMBEDDED, locate)
 PATH, COUNT = click.Path(path_type=Path), click.IntRange(1)
 RUN = click.Path(path_type=Path, file_okay=False, exists=True)
 

@@ -42,7 +42,7 @@ from fedkin.cli.app import (
     show,
 )
 from fedkin.core.errors import FILE, FedkinError, at_door, toml_text, unknown_name
-from fedkin.data.names import check_source
+from fedkin.data.names import locate
 from fedkin.experiment import registry
 from fedkin.experiment.terminal_tables import table_text
 
@@ -87,7 +87,7 @@ def run(experiment: str, positional: str | None, **options: Any) -> None:
         raise click.UsageError(f"The data set was given twice, as '{positional}' and as '{options['data']}'.")
     data, scenario = positional or options["data"], options["scenario"] or ""
     if data is not None and scenario != "files" and ":" not in scenario and not experiment.endswith(".toml"):
-        check_source(data)  # a scenario of one's own may call its data as it likes
+        locate(data)  # a scenario of one's own may call its data as it likes
     _run(experiment, options | {"data": data})
 
 
@@ -137,8 +137,7 @@ def _run(experiment: str, options: Mapping[str, Any]) -> None:
 
 def _new_folder(config: Config) -> Path:
     """``runs/<method>-<data>-seed<seed>``, with a counter if it is taken; a file is called without its suffix."""
-    from fedkin.core.files import ending_of, stem_of
-    from fedkin.data.names import READ
+    from fedkin.data.names import READ, ending_of, stem_of
 
     source = Path(config.data.source)
     data = re.sub(r"[^A-Za-z0-9._]+", "-", stem_of(source) if ending_of(source) in READ else source.name).strip("-.")
@@ -206,7 +205,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Run methods that cluster samples on some data, and recommend one. They are ranked without labels."""
     if not what.endswith(".toml"):
-        check_source(what)
+        locate(what)
     names = tuple(name.strip() for name in methods.split(",") if name.strip())
     for name in names:
         if name != "all":

@@ -7,7 +7,7 @@ import functools
 import os
 import stat
 import tomllib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -173,32 +173,17 @@ def environment(**defaults: str) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def ending_of(name: str | Path) -> str:
-    """Return a file's suffix in small letters; of a compressed table that of the table: ``.csv`` of ``a.csv.gz``."""
-    return _uncompressed(Path(name)).suffix.lower()
-
-
-def stem_of(name: str | Path) -> str:
-    """Return a file's name without the suffix, of a compressed table without both: ``a`` of ``a.csv.gz``."""
-    return _uncompressed(Path(name)).stem
-
-
-def _uncompressed(path: Path) -> Path:
-    is_table = path.suffix.lower() == ".gz" and path.stem.lower().endswith((".csv", ".tsv"))
-    return Path(path.stem) if is_table else path
-
-
-def similar_path(path: Path, more: Mapping[str, str] | None = None) -> str:
+def similar_path(path: Path, more: Iterable[str] = ()) -> str:
     """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar.
 
-    `more` are further names that may be meant in place of the last part of the path, with what each stands for.
+    `more` are names that may be meant in place of a path of one part.
     """
     parent, unknown = path, path.name
     while not parent.is_dir() and parent != parent.parent:
         unknown, parent = parent.name, parent.parent
     meant = {name: str(parent / name) for name in shown_in(parent)}
     if parent == path.parent:
-        meant |= more or {}
+        meant |= {name: name for name in more}
     near = difflib.get_close_matches(unknown, meant, n=1, cutoff=0.7)
     return f"did you mean '{meant[near[0]]}'?" if near else ""
 

@@ -1,17 +1,16 @@
 """Clients' data as users pass them: the one place where they come in.
 
 They become arrays, DataFrames, samples and paths (`federation_input`), then data sets whose class indices mean the
-same at all clients (`load_clients`), then a population (`ClientFiles`).
+same at all clients (`load_clients`), then a population (`ClientFiles`). What a single value is says `form_of` alone.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,12 +24,11 @@ from torch.utils.data import Dataset as TorchDataset
 from fedkin.core.client import Samples, Table
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, option, refuse, setting
-from fedkin.core.files import ending_of
 from fedkin.core.method import Fraction
 from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells, check_labels
-from fedkin.data.names import KINDS, expanded, files_in
+from fedkin.data.names import KINDS, ending_of, expanded, files_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.population import Population, hold_out
 from fedkin.data.samples import SUGGESTED, folder_dataset, pixels_of, with_embeddings
@@ -46,6 +44,8 @@ from fedkin.data.tables import (
     label_of,
     notes_on_outcomes,
 )
+
+_T = TypeVar("_T")
 
 FORMS = (
     "an array, a tensor, a DataFrame, a file, a pair (x, y), a torch Dataset or DataLoader, or a Hugging Face Dataset"
@@ -63,8 +63,8 @@ Form = Literal["path", "samples", "table", "items", "pair", "array", "row", "oth
 """What a value is as one client's data; a row, and what is none of these, are no client's."""
 
 
-def form_of(value: Any, any_labels: bool = False) -> Form:
-    """Return what a value is; with `any_labels` anything beside samples makes them a pair."""
+def form_of(value: Any) -> Form:
+    """Return what a value is as one client's data; this is the one place where that is decided."""
     if isinstance(value, str | Path):
         return "path"
     if isinstance(value, Samples) or listed_samples(value) is not None:
@@ -79,8 +79,7 @@ def form_of(value: Any, any_labels: bool = False) -> Form:
         return "other"
     # A pair comes before an array: of [x, y] with as many columns as rows numpy would make one, too.
     if isinstance(value, list | tuple) and value and (first := form_of(value[0])) not in ("row", "other"):
-        are_texts = isinstance(value, list) and first == "samples" and listed_samples(value[-1]) is not None
-        if len(value) == 2 and not are_texts and (any_labels or value[1] is None or _are_labels(value[1], value[0])):
+        if len(value) == 2 and _are_labels(value[1], value[0], isinstance(value, tuple)):
             return "pair"
         if first != "array" or (isinstance(value, tuple) and len(value) > 2):
             return "other"  # of which numpy would make an array, as of a tuple of data sets
@@ -88,6 +87,16 @@ def form_of(value: Any, any_labels: bool = False) -> Form:
         return "array"
     is_row = isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__")
     return "row" if is_row else "other"
+
+
+def _are_labels(y: Any, x: Any, is_tuple: bool) -> bool:
+    """Return whether `y` has one dimension, or is ``(n, 1)`` beside samples `x` ``(n, ...)`` of another shape."""
+    if y is None or form_of(y) == "row":
+        return is_tuple if y is None else dimensions(y) == 1
+    if form_of(y) == "samples":
+        return is_tuple or form_of(x) != "samples"  # a list of two lists of texts is two clients
+    shapes = [tuple(getattr(array, "shape", ())) for array in (x, y)]
+    return form_of(y) == "array" and shapes[1] == (*shapes[0][:1], 1) != shapes[0]
 
 
 def dimensions(value: Any) -> int:
@@ -98,19 +107,39 @@ def dimensions(value: Any) -> int:
     return ndim if isinstance(ndim, int) else int(hasattr(value, "__array__"))
 
 
-def _are_labels(y: Any, x: Any) -> bool:
-    """Return whether `y` has one dimension, or is ``(n, 1)`` beside samples ``(n, ...)`` of another shape."""
-    if y is None or form_of(y) in ("path", "table", "items") or isinstance(y, Mapping | Iterator | Set):
-        return False
-    shapes = [tuple(getattr(array, "shape", ())) for array in (x, y)]
-    column = shapes[1][1:] == (1,) and shapes[0][:1] == shapes[1][:1] and shapes[0] != shapes[1]
-    return dimensions(y) == 1 or (column and dimensions(y) == 2)
-
-
 def _is_hub(value: Any) -> bool:
     """Return whether a value is a ``datasets.Dataset``, without importing the library."""
-    library = sys.modules.get("datasets")
-    return library is not None and isinstance(value, getattr(library, "Dataset", ()))
+    return isinstance(value, getattr(sys.modules.get("datasets"), "Dataset", ()))
+
+
+def listed_samples(value: Any) -> Samples | None:
+    """Return a list of texts, pictures, paths of samples or series of different lengths; ``None`` for anything else.
+
+    Texts are also an array or a Series of objects.
+    """
+    is_column = getattr(value, "ndim", 0) == 1 and getattr(getattr(value, "dtype", None), "kind", "O") in "OUT"
+    if not (isinstance(value, list | tuple) or is_column) or not len(value):
+        return None
+    items = list(value)
+    if all(isinstance(item, str | Path) for item in items):
+        kinds = {KINDS.get(ending_of(item)) if _is_path(item) else "texts" for item in items}
+        if None in kinds or all(ending_of(item) == ".csv" for item in items):  # files or folders of clients
+            return None
+        kind = kinds.pop() or "texts"
+        if kinds or (kind == "texts" and not all(map(_is_path, items))):  # words, some of which end like files
+            return Samples("texts", items)
+        return Samples(kind, [Path(item).expanduser() for item in items])
+    if all(hasattr(item, "getbands") for item in items):
+        return Samples("images", items)
+    shapes = [getattr(item, "shape", ()) for item in items]
+    return Samples("series", items) if {len(shape) for shape in shapes} == {1} and len(set(shapes)) > 1 else None
+
+
+def _is_path(item: str | Path) -> bool:
+    text = str(item)
+    if len(text) >= 4096 or "\n" in text:  # the system refuses to look up longer ones
+        return False
+    return bool(ending_of(text) and " " not in text.strip()) or Path(text).exists()
 
 
 # Data of one client.
@@ -137,31 +166,31 @@ def client_input(value: Any, origin: str, label: str | None = None, seek_labels:
     `seek_labels` a DataFrame's column of a usual name, see `label_of`, is taken for labels. Raises FedkinError if it
     is of another form; if items of a data set cannot be read, or differ in shape; if there is no `label`.
     """
-    form = form_of(value, seek_labels)
-    if form == "path":
-        return ClientInput(value)
-    if form == "samples":
-        return ClientInput(value if isinstance(value, Samples) else listed_samples(value))
-    if form == "table":
-        frame: Any = as_frame(value)
-        names = [str(name) for name in frame.columns]
-        label = label_of(frame, None) if label is None and seek_labels else label
-        if label is None:
-            return ClientInput(frame)
-        if label not in names:
-            raise no_column(origin, label, names)
-        return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
-    if form == "items":
-        return _of_items(value, origin, label)
-    if form == "pair":
-        first = client_input(value[0], origin)
-        return first if value[1] is None else ClientInput(first.x, value[1])
-    if form == "other":
-        raise FedkinError(f"{origin} is of type {type(value).__name__}; a client's data are {FORMS}.")
-    if label is not None:
-        what = f"{origin} is of type {type(value).__name__}"
-        raise FedkinError(f"{what} and has no column '{label}'; give y as one array of labels for each client.")
-    return ClientInput(value)
+    match form_of(value):
+        case "path":
+            return ClientInput(value)
+        case "samples":
+            return ClientInput(value if isinstance(value, Samples) else listed_samples(value))
+        case "table":
+            frame: Any = as_frame(value)
+            names = [str(name) for name in frame.columns]
+            label = label_of(frame, label) if seek_labels else label
+            if label is None:
+                return ClientInput(frame)
+            if label not in names:
+                raise no_column(origin, label, names)
+            return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
+        case "items":
+            return _of_items(value, origin, label)
+        case "pair":
+            first = client_input(value[0], origin)
+            return first if value[1] is None else ClientInput(first.x, value[1])
+        case "array" | "row" if label is None:
+            return ClientInput(value)
+        case "array" | "row":
+            raise FedkinError(f"{origin} is an array and has no column '{label}'; give y as one array for each client.")
+        case _:
+            raise FedkinError(f"{origin} is of type {type(value).__name__}; a client's data are {FORMS}.")
 
 
 def _of_items(data: Any, origin: str, label: str | None) -> ClientInput:
@@ -205,56 +234,25 @@ def _sample_and_label(item: Any, label: str | None) -> tuple[Tensor, Any]:
     return x.float() if x.is_floating_point() else x, y
 
 
-def listed_samples(value: Any) -> Samples | None:
-    """Return a list of texts, pictures, paths of samples or series of different lengths; ``None`` for anything else.
-
-    Texts are also an array or a Series of objects.
-    """
-    is_column = getattr(value, "ndim", 0) == 1 and getattr(getattr(value, "dtype", None), "kind", "O") in "OUT"
-    if not (isinstance(value, list | tuple) or is_column) or not len(value):
-        return None
-    items = list(value)
-    if all(isinstance(item, str | Path) for item in items):
-        kinds = {KINDS.get(ending_of(item)) if _is_path(item) else "texts" for item in items}
-        if None in kinds or all(ending_of(item) == ".csv" for item in items):  # files or folders of clients
-            return None
-        kind = kinds.pop() or "texts"
-        if kinds or (kind == "texts" and not all(map(_is_path, items))):  # words, some of which end like files
-            return Samples("texts", items)
-        return Samples(kind, [Path(item).expanduser() for item in items])
-    if all(hasattr(item, "getbands") for item in items):
-        return Samples("images", items)
-    shapes = [getattr(item, "shape", ()) for item in items]
-    return Samples("series", items) if {len(shape) for shape in shapes} == {1} and len(set(shapes)) > 1 else None
-
-
-def _is_path(item: str | Path) -> bool:
-    text = str(item)
-    if len(text) >= 4096 or "\n" in text:  # the system refuses to look up longer ones
-        return False
-    return bool(ending_of(text) and " " not in text.strip()) or Path(text).exists()
-
-
 # Data of several clients.
 
 
 @dataclass(frozen=True)
 class FederationInput:
-    """Data and labels of several clients, as `load_clients` takes them.
+    """Data and labels of several clients, as users give them, in forms that `load_clients` reads.
 
-    `source` is a folder; or the data of each client, in order or by name. `labels` has one array of labels, of any
-    plain type, per client; ``None`` where there are none, or they are in a file; it is empty for a folder. `label` is
-    the column of tables and files that holds labels, or "none".
+    `clients` are by name; those without one are called ``Client 0`` and so on. `label` is the column of tables and
+    files that holds labels, or "none".
     """
 
-    source: Any
-    labels: list[Any]
+    clients: dict[str, ClientInput]
     label: str | None = None
 
     @property
     def column(self) -> str | None:
         """The column to read as labels: `label`, or "none" where labels are beside the samples."""
-        return NO_LABELS if self.label is None and any(y is not None for y in self.labels) else self.label
+        has_labels = any(client.y is not None for client in self.clients.values())
+        return NO_LABELS if self.label is None and has_labels else self.label
 
 
 def federation_input(
@@ -265,117 +263,132 @@ def federation_input(
     `clients` are as in `COLLECTIONS`, each as in `FORMS`. `y` is the column, field or key that holds the labels of
     every client, "none" if no column does, or one array of labels per client, in order or by name. `entrance` names the
     function that was called, for error messages. With `seek_labels` a column of a usual name is taken for labels if `y`
-    is absent, and a pair is never two samples. Raises FedkinError if clients or labels are of another form, or
-    their numbers differ; a line for each client whose data cannot be used.
+    is absent. Raises FedkinError if clients or labels are of another form, or their numbers differ; a line for each
+    client whose data cannot be used.
     """
-    if isinstance(clients, str | Path):
-        if y is not None and not isinstance(y, str):
-            raise FedkinError(f"{entrance} got a folder, '{clients}', and arrays of labels; name their column with y.")
-        return FederationInput(clients, [], y)
-    by_name, data = is_named(clients), named_data(clients, entrance)
+    data = clients_of(clients, entrance)
+    names = _names_of(data)
+    origins = {name: _called(name, value) for name, value in zip(names, data.values(), strict=True)}
     column = y if isinstance(y, str) and y != NO_LABELS else None
-    beside = None if y is None or isinstance(y, str) else labels_beside(y, list(data), by_name)
-    inputs: dict[Any, ClientInput] = {}
-    problems: list[tuple[str, str]] = []
-    for key, value in data.items():
-        client = f"Client '{key}'" if by_name else f"Client {key}"
+    beside = [None] * len(data) if y is None or isinstance(y, str) else _labels_beside(y, data)
+    given = dict(zip(names, zip(data.values(), beside, strict=True), strict=True))
+
+    def convert(name: str) -> ClientInput:
+        value, labels = given[name]
+        client = client_input(value, origins[name], column, seek_labels and y is None)
+        if labels is not None and client.y is not None:
+            raise FedkinError(f"{origins[name]} has labels of its own, and labels are in y, too; leave one out.")
+        return client if labels is None else ClientInput(client.x, labels)
+
+    inputs = _for_each(origins, convert)
+    label = next(filter(None, (client.label for client in inputs.values())), None)
+    return FederationInput(inputs, y if isinstance(y, str) else label)
+
+
+def _names_of(clients: Mapping[Any, Any]) -> list[str]:
+    """Return clients' names; in a list files are called by their name, or by their path if several have the same."""
+    files = {i: Path(data) for i, data in clients.items() if isinstance(data, str | Path)}
+    are_distinct = len({path.name for path in files.values()}) == len(files)
+    of_files = {i: path.name if are_distinct else str(path) for i, path in files.items()}
+    return [key if isinstance(key, str) else of_files.get(key, f"Client {key}") for key in clients]
+
+
+def _called(name: str, data: Any) -> str:
+    """Return what a client is called in sentences: a file by its path."""
+    if isinstance(data, str | Path):
+        return f"'{data}'"
+    return name if name.startswith("Client ") else f"Client '{name}'"
+
+
+def _for_each(origins: Mapping[str, str], function: Callable[[str], _T]) -> dict[str, _T]:
+    """Return what `function` makes of each client's name; `origins` are what clients are called in sentences.
+
+    Raises FedkinError with the sentences of all clients, those that differ in the client alone as one.
+    """
+    values, alike = {}, dict[str, list[tuple[str, str]]]()
+    for name, origin in origins.items():
         try:
-            inputs[key] = client_input(value, client, column, seek_labels and y is None)
-            if beside is not None and inputs[key].y is not None and inputs[key].label is None:
-                raise FedkinError(f"{client} has labels of its own, and labels are in y, too; leave one out.")
-            inputs[key] = inputs[key] if beside is None else ClientInput(inputs[key].x, beside[key])
+            values[name] = function(name)
         except FedkinError as error:
-            problems += [(client, line) for line in str(error).splitlines()]
-    refuse(said_once(problems))
-    sources = {key: client.x for key, client in inputs.items()}
-    named = y if isinstance(y, str) else next(filter(None, (client.label for client in inputs.values())), None)
-    labels = [client.y for client in inputs.values()]
-    return FederationInput(sources if by_name else list(sources.values()), labels, named)
+            for line in str(error).splitlines():
+                alike.setdefault(line.replace(origin, "\0"), []).append((origin, line))
+    more = [listing([origin for origin, _ in others], 8) for _, *others in alike.values()]
+    first = [line for (_, line), *_ in alike.values()]
+    refuse(f"{line} So it is with {also}." if also else line for line, also in zip(first, more, strict=True))
+    return values
 
 
-def holds_several(value: Any) -> bool:
-    """Return whether a value is the data of several clients, by name or in a list, rather than of one."""
-    if is_named(value) or _is_partitioned(value):
-        return True
-    if not isinstance(value, list | tuple) or not value or form_of(value) in ("pair", "samples"):
-        return False
-    return form_of(value[0]) not in ("row", "other")
-
-
-def is_named(value: Any) -> bool:
-    """Return whether the data of several clients are by name: in a dict, or grouped."""
-    return _is_grouped(value) or (isinstance(value, Mapping) and not issparse(value))
-
-
-def named_data(value: Any, entrance: str) -> dict[Any, Any]:
-    """Return the data of several clients, see `holds_several`, by name or, where they have none, by position.
+def clients_of(value: Any, entrance: str) -> dict[Any, Any]:
+    """Return the data of several clients by name or, where they have none, by position.
 
     Raises FedkinError if they are those of a single client, or of none.
     """
-    if is_named(value):
-        return _by_name(value)
-    if _is_partitioned(value):
-        value = _partitions(value, "test" if entrance == "eval" else "train")
-    if isinstance(value, list | tuple) and not value:
-        raise FedkinError("The list of clients is empty; at least one is needed.")
-    form = form_of(value)
-    is_array = form == "array" and (isinstance(value, list | tuple) or dimensions(value) > 2)
-    is_list = isinstance(value, list | tuple) and form != "samples"
-    if (is_array or is_list) and not any(form_of(client) == "row" for client in value):
-        return dict(enumerate(value))
-    what = listed_samples(value)
-    single = f"list of {what.kind}" if what else "table" if form in ("array", "row", "pair") else type(value).__name__
-    how = "; table.groupby('hospital') divides it by a column" if form == "table" else ""
-    raise FedkinError(f"{entrance} takes {COLLECTIONS}; got a single {single}{how}.")
+    if isinstance(value, str | Path):
+        return {path.name: path for path in files_in(str(value))}
+    clients = split_clients(value, "test" if entrance == "eval" else "train")
+    if clients is None and form_of(value) == "array" and dimensions(value) > 2:
+        clients = dict(enumerate(value))
+    if not clients:
+        how = "; table.groupby('hospital') divides it by a column" if form_of(value) == "table" else ""
+        raise FedkinError(f"{entrance} takes {COLLECTIONS}; got a single or empty {type(value).__name__}{how}.")
+    return clients
 
 
-def as_given(results: Mapping[Any, Any], clients: Any) -> dict[Any, Any] | list[Any]:
-    """Return results for the clients of `named_data`: under the names that `clients` have, or in a list without any."""
-    if not is_named(clients):
-        return list(results.values())
-    return dict(zip(clients if isinstance(clients, Mapping) else results, results.values(), strict=True))
+def split_clients(value: Any, split: str = "train") -> dict[Any, Any] | None:
+    """Return the data of several clients by name or position, or ``None`` if they are those of one.
 
-
-def labels_beside(y: Any, keys: Sequence[Any], by_name: bool) -> Mapping[Any, Any]:
-    """Return the labels `y` by client, after checking that each of the clients `keys` has some.
-
-    Labels in a mapping need clients `by_name`. Raises FedkinError if they do not belong together.
+    `split` is that of a ``FederatedDataset``.
     """
-    if isinstance(y, Mapping):
-        if not by_name:
-            raise FedkinError("y has labels by name, but clients have no names; give both in lists, or both in dicts.")
-        labels = {_client_name(name): values for name, values in y.items()}
-        if odd := sorted({*labels} ^ {*keys}):
-            raise FedkinError(f"y has {'no labels' if odd[0] in keys else 'labels'} of client '{odd[0]}'.")
-        return labels
-    if not isinstance(y, list | tuple | np.ndarray) or (len(y) and dimensions(y[0]) == 0):
-        raise FedkinError(f"y is a {type(y).__name__}; it takes a column, or one array of labels for each client.")
-    if len(y) != len(keys):
-        raise FedkinError(f"y has {len(y)} arrays of labels for {len(keys)} clients; give one for each.")
-    return dict(zip(keys, y, strict=True))
-
-
-def _is_grouped(value: Any) -> bool:
-    return type(value).__name__ == "DataFrameGroupBy" and type(value).__module__.startswith("pandas.")
-
-
-def _by_name(clients: Any) -> dict[str, Any]:
-    """Return the data of clients in a mapping or groups by name; groups without the columns they go by."""
-    if isinstance(clients, ClientArray):
-        return dict(zip(clients.names, clients.rows.split(clients.sizes.tolist()), strict=True))
-    pairs = list(clients.items()) if isinstance(clients, Mapping) else list(clients)
-    if not pairs:
-        raise FedkinError("The dict of clients is empty; at least one is needed.")
-    if _is_grouped(clients):
-        if lost := len(clients.obj) - int(clients.size().sum()):
+    pairs: Iterable[tuple[Any, Any]]
+    if isinstance(value, ClientArray):
+        return dict(zip(value.names, value.rows.split(value.sizes.tolist()), strict=True))
+    if type(value).__name__ == "DataFrameGroupBy":
+        if lost := len(value.obj) - int(value.size().sum()):
             raise FedkinError(f"{lost:,} rows have no value by which the table is divided, so they are no client's.")
-        keys = clients.keys if isinstance(clients.keys, list) else [clients.keys]
-        keys = [key for key in keys if isinstance(key, str)]
-        pairs = [(name, group.drop(columns=keys, errors="ignore")) for name, group in pairs]
-    named = {_client_name(name): data for name, data in pairs}
+        keys = [key for key in np.atleast_1d(value.keys).tolist() if isinstance(key, str)]
+        pairs = [(name, group.drop(columns=keys, errors="ignore")) for name, group in value]
+    elif isinstance(value, Mapping) and not issparse(value):
+        pairs = value.items()
+    elif hasattr(type(value), "load_partition"):
+        return dict(enumerate(_partitions(value, split)))
+    elif isinstance(value, list | tuple) and value and form_of(value) not in ("pair", "samples"):
+        return None if form_of(value[0]) == "row" else dict(enumerate(value))
+    else:
+        return None
+    named = {", ".join(map(str, name if isinstance(name, tuple) else (name,))): data for name, data in pairs}
     if len(named) < len(pairs):
         raise FedkinError("Two clients have the same name, such as once as a number and once as text.")
     return named
+
+
+def _partitions(federated: Any, split: str) -> list[Any]:
+    """Return the partitions of a ``flwr_datasets`` data set or partitioner: of the split, or for training the only."""
+    if not hasattr(type(federated), "partitioners"):
+        return [federated.load_partition(i) for i in range(federated.num_partitions)]
+    try:
+        partitioners = federated.partitioners
+    except ValueError:  # it loads its data with the first partition
+        federated.load_partition(0, split)
+        partitioners = federated.partitioners
+    if split == "train" and len(partitioners) == 1:
+        split = str(next(iter(partitioners)))
+    if split not in partitioners:
+        raise FedkinError(f"The FederatedDataset has no partitioner of '{split}', but of {listing([*partitioners])}.")
+    return [federated.load_partition(i, split) for i in range(partitioners[split].num_partitions)]
+
+
+def _labels_beside(y: Any, clients: Mapping[Any, Any]) -> list[Any]:
+    """Return the labels `y` in the order of the clients; raise FedkinError if they do not belong together."""
+    if isinstance(y, Mapping):
+        labels = {str(name): values for name, values in y.items()}
+        if odd := sorted(str(name) for name in {*labels} ^ {*clients}):
+            raise FedkinError(f"Of y and the clients, only one has a '{odd[0]}'; give both by name, or both in lists.")
+        return [labels[name] for name in clients]
+    if not isinstance(y, list | tuple | np.ndarray) or (len(y) and dimensions(y[0]) == 0):
+        raise FedkinError(f"y is a {type(y).__name__}; it takes a column, or one array of labels for each client.")
+    if len(y) != len(clients):
+        raise FedkinError(f"y has {len(y)} arrays of labels for {len(clients)} clients; give one for each.")
+    return list(y)
 
 
 def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_members: int = 0) -> ClientArray:
@@ -432,38 +445,11 @@ def _array(path: str | Path) -> NDArray[Any]:
     return array
 
 
-def _client_name(key: Any) -> str:
-    """Return a client's name as text; of several, as ``groupby`` by several columns has, all."""
-    return ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
-
-
-def _is_partitioned(value: Any) -> bool:
-    """Return whether a value has the interface of a ``flwr_datasets`` data set or partitioner."""
-    kind = type(value)  # for the object's own properties may load data, or fail before it has any
-    return hasattr(kind, "load_partition") and (hasattr(kind, "partitioners") or hasattr(kind, "num_partitions"))
-
-
-def _partitions(federated: Any, split: str) -> list[Any]:
-    """Return the partitions of a ``flwr_datasets`` data set or partitioner: of the split, or for training the only."""
-    if not hasattr(type(federated), "partitioners"):
-        return [federated.load_partition(i) for i in range(federated.num_partitions)]
-    try:
-        partitioners = federated.partitioners
-    except ValueError:  # it loads its data with the first partition
-        federated.load_partition(0, split)
-        partitioners = federated.partitioners
-    if split == "train" and len(partitioners) == 1:
-        split = str(next(iter(partitioners)))
-    if split not in partitioners:
-        raise FedkinError(f"The FederatedDataset has no partitioner of '{split}', but of {listing([*partitioners])}.")
-    return [federated.load_partition(i, split) for i in range(partitioners[split].num_partitions)]
-
-
 # Data sets of all clients.
 
 
 def load_clients(
-    source: str | Path | Sequence[Any] | Mapping[str, Any],
+    source: str | Path | Sequence[Any] | Mapping[str, Any] | FederationInput,
     label: str | None = None,
     options: TableOptions = NO_OPTIONS,
 ) -> list[Dataset]:
@@ -477,67 +463,30 @@ def load_clients(
     line for each problem; if arrays differ in shape, or some clients have tables and others arrays; or if no client has
     a column that `options` name.
     """
-    clients: list[Dataset] = []
-    problems: list[tuple[str, str]] = []
-    for name, origin, data in _clients_in(source):
-        try:
-            if isinstance(data, str | Path):
-                path = expanded(str(data))
-                samples = folder_dataset(path, label) if path.is_dir() else None
-                client = replace(samples or read_file(path, label, None, options), name=name)
-            else:
-                client = as_dataset(data, name, origin, label, options)
-            if options.encoder or client.samples or (client.table and client.table.texts):
-                client = with_embeddings(client, options, origin)
-            clients.append(client)
-        except FedkinError as error:
-            problems += [(origin, line) for line in str(error).splitlines()]
-    refuse(said_once(problems))
-    names = [client.name if client.name.startswith("Client ") else f"'{client.name}'" for client in clients]
-    arrays = {
-        name: tuple(client.x.shape[1:]) for name, client in zip(names, clients, strict=True) if client.table is None
-    }
-    if 0 < len(arrays) < len(clients):
-        table = next(name for name in names if name not in arrays)
-        raise FedkinError(f"{table} is a table and {next(iter(arrays))} is an array; all clients need the same.")
-    columns = {
-        name for client in clients for name in (*client.features, *client.left_out, client.label) if name is not None
-    }
+    federation = source if isinstance(source, FederationInput) else federation_input(source, label)
+    label, inputs = federation.column, federation.clients
+    origins = {name: _called(name, client.x) for name, client in inputs.items()}
+
+    def read(name: str) -> Dataset:
+        data = inputs[name].x
+        if isinstance(data, str | Path):
+            path = expanded(str(data))
+            samples = folder_dataset(path, label) if path.is_dir() else None
+            site = read_file(path, label, None, options) if samples is None else samples
+        else:
+            site = as_dataset(data, name, origins[name], label, options)
+        return replace(with_embeddings(site, options, origins[name]), name=name)
+
+    sites = list(_for_each(origins, read).values())
+    arrays = {origins[site.name]: tuple(site.x.shape[1:]) for site in sites if site.table is None}
+    if 0 < len(arrays) < len(sites):
+        table = next(site.name for site in sites if site.table is not None)
+        raise FedkinError(f"{origins[table]} is a table and {next(iter(arrays))} an array; all clients need the same.")
+    columns = {name for site in sites for name in (*site.features, *site.left_out, site.label) if name is not None}
     check_same_shape(arrays)
     refuse(options.unknown(columns))
-    classes = in_order(name for client in clients for name in client.classes)
-    return [client.with_classes(classes) for client in clients]
-
-
-def _clients_in(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, str, Any]]:
-    """Return each client's name, its name in error messages, and its data or path.
-
-    In a list files are called by their name, or by their path if several have the same.
-    """
-    if isinstance(source, str | Path):
-        return [(path.name, f"'{path}'", path) for path in files_in(str(source))]
-    if not source:
-        raise FedkinError("The list of clients is empty; at least one is needed.")
-    if isinstance(source, Mapping):
-        return [(str(name), f"Client '{name}'", data) for name, data in source.items()]
-    names = [Path(data).name if isinstance(data, str | Path) else f"Client {i}" for i, data in enumerate(source)]
-    times = Counter(names)
-    return [
-        (name if times[name] == 1 else str(data), f"'{data}'" if isinstance(data, str | Path) else name, data)
-        for name, data in zip(names, source, strict=True)
-    ]
-
-
-def said_once(problems: Sequence[tuple[str, str]]) -> list[str]:
-    """Return problems of clients, each a client and a sentence that names it, those that are alike in one sentence."""
-    alike: dict[str, list[tuple[str, str]]] = {}
-    for client, sentence in problems:
-        alike.setdefault(sentence.replace(client, "\0"), []).append((client, sentence))
-    sentences = []
-    for (_, sentence), *more in alike.values():
-        also = f" So it is with {listing([client for client, _ in more], 8)}." if more else ""
-        sentences.append(f"{sentence}{also}")
-    return sentences
+    classes = in_order(name for site in sites for name in site.classes)
+    return [site.with_classes(classes) for site in sites]
 
 
 # The population of data that are split already.
@@ -549,7 +498,7 @@ class ClientFiles:
 
     Attributes
     ----------
-    data : str, Path, sequence or mapping
+    data : str, Path, sequence, mapping or FederationInput
         A folder with one file per client, or the file, DataFrame or array of each client, in order or by the client's
         name; see `fedkin.data.inputs.load_clients`.
     label : str or None
@@ -563,7 +512,7 @@ class ClientFiles:
         If all clients' rows are in one file, its column with the name of each row's client.
     """
 
-    data: str | Path | Sequence[Any] | Mapping[str, Any]
+    data: Any
     label: str | None = None
     test_fraction: Fraction = 0.0
     table: TableOptions = NO_OPTIONS

@@ -1,14 +1,15 @@
-"""Names and paths of data sets, looked at without reading them; nothing heavy is imported, so that it costs nothing."""
+"""What a source of data is, decided here without reading it; nothing heavy is imported, so that it costs nothing."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
 from fedkin.core.client import SampleKind
 from fedkin.core.errors import FedkinError, listing
-from fedkin.core.files import ending_of, shown_in, similar_path
+from fedkin.core.files import shown_in, similar_path
 
 HUB = "hf:"
 """Before a name on the hub, which nothing else asks for."""
@@ -33,12 +34,23 @@ KINDS: dict[str, SampleKind] = {
 SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
 
 
-def check_source(source: str) -> None:
-    """Raise FedkinError if no data set has this name and nothing is at this path; the hub is not asked."""
-    if source not in EMBEDDED and not source.startswith(HUB) and below_fedkin_data(source) is None:
-        path = expanded(source)
-        if not path.exists():
-            raise missing(source, path)
+def locate(source: str) -> tuple[Literal["embedded", "file", "folder", "hub"], Path]:
+    """Return what a source is and where, without asking the hub; see `fedkin.data.sources.load` for the order.
+
+    Raises FedkinError if no data set has this name and nothing is at this path.
+    """
+    if source in EMBEDDED:
+        return "embedded", Path(source)
+    path, name = expanded(source), source.removeprefix(HUB)
+    if path.exists() and name == source:
+        return ("folder" if path.is_dir() else "file"), path
+    root = os.environ.get("FEDKIN_DATA")
+    for spelling in (name, name.replace("-", "_")) if root else ():
+        if (mirror := expanded(str(root)) / spelling).is_dir():
+            return "folder", mirror
+    if name == source:
+        raise missing(source)
+    return "hub", Path(name)
 
 
 def expanded(source: str) -> Path:
@@ -49,27 +61,30 @@ def expanded(source: str) -> Path:
         raise FedkinError(f"'{source}' begins with the home of a user that this machine does not know.") from error
 
 
-def missing(source: str, path: Path) -> FedkinError:
+def missing(source: str) -> FedkinError:
     """Return an error for a name or path that does not exist, which suggests the nearest one that does."""
     root = os.environ.get("FEDKIN_DATA")
-    near = similar_path(path, {name: name for name in (*EMBEDDED, *(shown_in(expanded(root)) if root else ()))})
+    near = similar_path(expanded(source), [*EMBEDDED, *(shown_in(expanded(root)) if root else ())])
     hub = f"a data set of the Hugging Face hub is '{HUB}{source}'."
     return FedkinError(f"'{source}' does not exist, and embedded are {', '.join(EMBEDDED)}; {near or hub}")
 
 
-def below_fedkin_data(name: str) -> Path | None:
-    """Return the folder of a data set below the directory that ``FEDKIN_DATA`` names, with - or _, if it is there."""
-    if not (root := os.environ.get("FEDKIN_DATA")):
-        return None
-    candidates = [expanded(root) / spelling for spelling in (name, name.replace("-", "_"))]
-    return next((path for path in candidates if path.is_dir()), None)
+def ending_of(name: str | Path) -> str:
+    """Return a file's suffix in small letters; of a compressed table that of the table: ``.csv`` of ``a.csv.gz``."""
+    return _uncompressed(name).suffix.lower()
 
 
-def not_read(source: str, more: str = "") -> FedkinError:
-    """Return the error for a file of a kind that is not read; `more` is what may be given beside files that are."""
-    suffix = Path(source).suffix
-    advice = "; call it .csv, if it is text" if suffix in (".txt", ".dat", ".data") else "; read it with pandas"
-    return FedkinError(f"'{source}' is a {suffix or 'nameless'} file; allowed: {', '.join(READ)}{more}{advice}.")
+def stem_of(name: str | Path) -> str:
+    """Return a file's name without the suffix, of a compressed table without both: ``a`` of ``a.csv.gz``."""
+    return _uncompressed(name).stem
+
+
+def _uncompressed(name: str | Path) -> Path:
+    is_table = str(name).lower().endswith((".csv.gz", ".tsv.gz"))
+    return Path(Path(name).stem) if is_table else Path(name)
+
+
+# Folders of clients.
 
 
 def files_in(source: str) -> list[Path]:
@@ -82,29 +97,29 @@ def files_in(source: str) -> list[Path]:
         advice = f"give one with a file ({', '.join(READ)}) per client."
         meant = "" if folder.exists() else similar_path(folder)
         raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or advice}")
-    names = holds_clients(source) or folders_of_samples(folder)
-    if not names:
-        holds = listing(sorted(shown_in(folder)), 3) or "nothing"
-        raise FedkinError(f"'{source}' has no {', '.join(READ)} files; one per client is needed, and it holds {holds}.")
-    return [folder / name for name in names]
-
-
-def holds_clients(source: str) -> list[str]:
-    """Return the names of data files directly in a folder, each perhaps one client's; empty if there is no folder."""
-    folder = expanded(source)
-    names = shown_in(folder) if folder.is_dir() else []
-    return sorted(name for name in names if ending_of(name) in READ and (folder / name).is_file())
+    if names := _client_files(folder):
+        return [folder / name for name in names]
+    holds = listing(sorted(shown_in(folder)), 3) or "nothing"
+    raise FedkinError(f"'{source}' has no {', '.join(READ)} files; one per client is needed, and it holds {holds}.")
 
 
 def files_of_clients(source: str) -> list[str]:
-    """Return the names of clients' files in a folder, or of their folders of samples.
+    """Return the names of clients' files in a folder, or of their folders of samples; empty for any other source.
 
-    There are none in data sets that are embedded, on the hub, or have splits.
+    Where all are called like splits, as ``train.csv``, they are those of one data set.
     """
-    if source in EMBEDDED or source.startswith(HUB):
-        return []
-    names = holds_clients(source) or folders_of_samples(source)
+    folder = expanded(source)
+    names = _client_files(folder) if source not in EMBEDDED and folder.is_dir() else []
     return names if any(not SPLIT.match(name) for name in names) else []
+
+
+def _client_files(folder: Path) -> list[str]:
+    """Return the names of a folder's data files, in order, or, without any, of its two or more folders of samples."""
+    names = sorted(shown_in(folder))
+    if files := [name for name in names if ending_of(name) in READ and (folder / name).is_file()]:
+        return files
+    inner = [name for name in names if not SPLIT.match(f"{name}.") and samples_in(folder / name)]
+    return inner if len(inner) > 1 else []
 
 
 def samples_in(folder: Path) -> dict[SampleKind, list[str]]:
@@ -120,13 +135,3 @@ def samples_in(folder: Path) -> dict[SampleKind, list[str]]:
         if kind := KINDS.get(ending_of(name)):
             by_kind.setdefault(kind, []).append(name)
     return {kind: samples for kind, samples in by_kind.items() if kind != "series" or len(samples) > 1}
-
-
-def folders_of_samples(source: str | Path) -> list[str]:
-    """Return the subfolders of a folder without data files that hold samples, two or more of them, else none."""
-    folder = expanded(str(source))
-    if not folder.is_dir() or holds_clients(str(source)):
-        return []
-    inner = [name for name in sorted(shown_in(folder)) if (folder / name).is_dir() and not SPLIT.match(f"{name}.")]
-    folders = [name for name in inner if samples_in(folder / name)]
-    return folders if len(folders) > 1 else []

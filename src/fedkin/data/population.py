@@ -12,9 +12,8 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
-from fedkin.core.files import ending_of, stem_of
 from fedkin.core.seeds import derive_generator
-from fedkin.data.names import READ
+from fedkin.data.names import READ, ending_of, stem_of
 
 
 @dataclass(frozen=True)

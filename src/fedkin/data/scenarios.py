@@ -763,6 +763,8 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
 
 # Clients that move to another cluster, or join late.
 
+_WORLDS: dict[str, InTurns] = {"rotation": Rotation(), "label-flip": LabelFlip()}
+
 
 @dataclass(frozen=True)
 class _Changing(InTurns):
@@ -775,26 +777,26 @@ class _Changing(InTurns):
     step : int
         The first step that sees the change; steps count from 1.
     changed_fraction : float
-        Fraction of the clients that change, in [0, 1].
+        Fraction of the clients that change, in (0, 1].
     """
 
     kind: Literal["rotation", "label-flip"] = "rotation"
     step: Count = 20
-    changed_fraction: Fraction = 0.3
+    changed_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.3
 
     def amounts(self, data: Labelled) -> list[int]:
-        return (Rotation() if self.kind == "rotation" else LabelFlip()).amounts(data)
+        return _WORLDS[self.kind].amounts(data)
 
     def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
-        return (Rotation() if self.kind == "rotation" else LabelFlip()).change(data, amounts)
+        return _WORLDS[self.kind].change(data, amounts)
 
 
 @dataclass(frozen=True)
 class DriftSwap(_Changing):
     """Concept drift: a fraction of every cluster moves to the next one during a run, training and test data alike.
 
-    From the last cluster clients move to the first. Where `changed_fraction` is above 0, at least one client of every
-    cluster moves and one stays; a cluster of one client does not change.
+    From the last cluster clients move to the first. At least one client of every cluster moves and one stays; a cluster
+    of one client does not change.
     """
 
     def partition(self, data: Labelled, seed: int) -> Population:
@@ -803,10 +805,9 @@ class DriftSwap(_Changing):
         before, moving = torch.arange(n) % count, []
         for members in (torch.arange(cluster, n, count) for cluster in range(count)):
             drawn = torch.randperm(len(members), generator=derive_generator(seed, "drift", int(members[0])))
-            most = min(len(members) - 1, max(1, round(self.changed_fraction * len(members))))
-            moving.append(members[drawn[: most if self.changed_fraction > 0 else 0]])
+            moving.append(members[drawn[: min(len(members) - 1, max(1, round(self.changed_fraction * len(members))))]])
         moved = torch.cat(moving).sort().values
-        if self.changed_fraction > 0 and len(moved) == 0:
+        if len(moved) == 0:
             raise FedkinError(f"clients is {n}; allowed: {count + 1} or more, so that some of a cluster can drift.")
         # Samples are those of the old cluster when the step comes, so that the change is the difference of two.
         after = before.clone()
@@ -821,14 +822,11 @@ class DriftSwap(_Changing):
 class Arrivals(_Changing):
     """Late arrivals: the last clients, in order of id, join in the middle of a run.
 
-    Where `changed_fraction` is above 0, at least one client of every cluster joins then, and one takes part from the
-    start.
+    At least one client of every cluster joins then, and one takes part from the start.
     """
 
     def partition(self, data: Labelled, seed: int) -> Population:
         population, count = super().partition(data, seed), len(self.amounts(data))
-        if self.changed_fraction == 0:
-            return population
         n = len(population.clients)
         if n < 2 * count:
             raise FedkinError(f"clients is {n}; allowed: {2 * count} or more, so that some of each cluster join later.")

@@ -15,7 +15,6 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,8 @@ from torch import Tensor
 
 from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, refuse, require, setting, unknown_name
-from fedkin.core.files import check_room, ending_of, room
-from fedkin.data.names import EMBEDDED, HUB, READ, WORKBOOKS, below_fedkin_data, expanded, missing, not_read
+from fedkin.core.files import check_room, room
+from fedkin.data.names import READ, WORKBOOKS, ending_of, files_of_clients, locate, missing
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.samples import folder_dataset, opened_image, pixels_of, stacked, with_embeddings
 from fedkin.data.tables import (
@@ -48,12 +47,9 @@ _PIECE = 1 << 20
 _TEXT_COPIES = 6
 """Copies of a text that are in memory while it becomes a table: bytes, characters, and pandas' cells, 50 bytes each."""
 _FEW_ROWS = 200
-"""Rows that show the separator, and whether the first line is a header."""
+"""Rows that show the separator."""
 _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
-_CELL = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\br=["']([A-Z]{1,3})(\d{1,7})["'][^>]*(?<!/)>""")
-"""Cell of an .xlsx sheet that holds something."""
-
-_cache: dict[tuple[str, ...], Dataset] | None = None
+_cache: dict[str, Dataset] | None = None
 
 
 def keep_read() -> None:
@@ -82,43 +78,31 @@ def load(
     `Dataset.clusters`, which is then no feature. If it `must_have` them, a table needs the columns that `options` name.
     Raises FedkinError if there is no such data set, it cannot be used, or it lacks such a column.
     """
-    data = with_embeddings(_load(source, label, split, cluster, options), options, f"'{source}'")
+    kind, path = locate(source)
+    if kind in ("embedded", "file") and split != "train":
+        raise SplitError(str(unknown_name(f"split of '{source}'", split, ["train"])))
+    if kind == "embedded":
+        data = _embedded(source, label, cluster, options)
+    elif kind == "file":
+        data = read_file(path, label, cluster, options)
+    else:
+        samples = folder_dataset(path, label) if kind == "folder" and split == "train" else None
+        if samples is not None and samples.samples and (options.encoder or samples.samples.kind != "series"):
+            data = replace(samples, name=source)
+        else:
+            data = read_huggingface(str(path), source, label, split, cluster, options)
+    data = with_embeddings(data, options, f"'{source}'")
     if must_have and data.table is not None:
         refuse(options.unknown({*data.features, *data.left_out, *filter(None, (label, cluster))}))
     return data
 
 
-def _load(source: str, label: str | None, split: str, cluster: str | None, options: TableOptions) -> Dataset:
-    path, is_hub = expanded(source), source.startswith(HUB)
-    if source in EMBEDDED or (ending_of(path) in READ and not path.is_dir() and not is_hub):
-        if split != "train":
-            raise SplitError(str(unknown_name(f"split of '{source}'", split, ["train"])))
-        if source not in EMBEDDED:
-            return read_file(path, label, cluster, options)
-        if label not in (None, NO_LABELS) or cluster is not None:
-            raise FedkinError(
-                f"'{source}' is embedded, with labels of its own, and has no column '{label or cluster}'."
-            )
-        data = _embedded(source, options)
-        return replace(data, y=None, classes=[]) if label == NO_LABELS else data
-    if is_hub or not path.exists():
-        mirror = below_fedkin_data(source.removeprefix(HUB))
-        if mirror is None and not is_hub:
-            raise missing(source, path)
-        return _read_huggingface(str(mirror or source.removeprefix(HUB)), source, label, split, cluster, options)
-    if not path.is_dir():
-        raise not_read(source, ", or a directory")
-    samples = folder_dataset(path, label) if split == "train" else None
-    if samples is not None and samples.samples and (options.encoder or samples.samples.kind != "series"):
-        return replace(samples, name=source)
-    if not any(path.rglob("*")):
-        raise FedkinError(f"'{source}' holds no files; one ({', '.join(READ)}) per client is needed.")
-    return _read_huggingface(str(path), source, label, split, cluster, options)
-
-
-def _embedded(name: str, options: TableOptions) -> Dataset:
+def _embedded(name: str, label: str | None, cluster: str | None, options: TableOptions) -> Dataset:
     """Load a data set that comes with scikit-learn: digits as images, the others as tables of float32 numbers."""
     from sklearn import datasets
+
+    if label not in (None, NO_LABELS) or cluster is not None:
+        raise FedkinError(f"'{name}' is embedded, with labels of its own, and has no column '{label or cluster}'.")
 
     if name == "blobs":
         x, y = datasets.make_blobs(n_samples=2000, n_features=20, centers=5, random_state=0)
@@ -127,7 +111,8 @@ def _embedded(name: str, options: TableOptions) -> Dataset:
         bunch = getattr(datasets, f"load_{name.replace('-', '_')}")()
         classes, features = ([str(text) for text in texts] for texts in (bunch.target_names, bunch.feature_names))
         x, y = bunch.images if name == "digits" else bunch.data, bunch.target
-    samples, labels = torch.tensor(x, dtype=torch.float32), torch.from_numpy(y).long()
+    samples = torch.tensor(x, dtype=torch.float32)
+    labels, classes = (None, []) if label == NO_LABELS else (torch.from_numpy(y).long(), classes)
     if name == "digits":
         return Dataset(name, samples[:, None] / 16, labels, classes)
     columns = [i for i, feature in enumerate(features) if feature not in options.drop]
@@ -144,10 +129,8 @@ def clients_in_one(
     `source`, `label` and `options` are as for `load`. Raises FedkinError if it cannot be used, is a folder with a file
     per client, or has no such column, or if a row has no name of a client.
     """
-    path = expanded(str(source)) if isinstance(source, str | Path) else None
-    if path is None or (path.is_dir() and any(ending_of(file) in READ for file in path.iterdir())):
-        what = "each client has its own" if path is None else f"{source!r} is a folder"
-        raise FedkinError(f"'simulation.column' is '{column}', and is for one file of all clients; {what}.")
+    if not isinstance(source, str | Path) or files_of_clients(str(source)):
+        raise FedkinError(f"'simulation.column' is '{column}', and is for one file of all clients; each has its own.")
     data = load(str(source), label, cluster=column, options=options)
     assert data.clusters is not None
     index, names = data.clusters
@@ -155,20 +138,6 @@ def clients_in_one(
 
 
 # Hugging Face form.
-
-
-def _read_huggingface(
-    place: str, source: str, label: str | None, split: str, cluster: str | None, options: TableOptions
-) -> Dataset:
-    """Read a data set in Hugging Face layout, or copy it from the cache."""
-    if _cache is None:
-        return read_huggingface(place, source, label, split, cluster, options)
-    key = (place, str(label), split, str(cluster), repr(options))
-    data = _cache.pop(key, None) or read_huggingface(place, source, label, split, cluster, options)
-    _cache[key] = data  # the last one read is the last to go
-    if len(_cache) > 4:
-        del _cache[next(iter(_cache))]
-    return replace(data.rows(torch.ones(len(data), dtype=torch.bool)), name=source)
 
 
 def read_huggingface(
@@ -180,6 +149,19 @@ def read_huggingface(
     `cluster` a column for `Dataset.clusters`. Raises FedkinError if it cannot be found or loaded, or its contents are
     of no use.
     """
+    if _cache is None:
+        return _from_huggingface(source, name, label, split, cluster, options)
+    key = repr((source, label, split, cluster, options))
+    data = _cache.pop(key, None) or _from_huggingface(source, name, label, split, cluster, options)
+    _cache[key] = data  # the last one read is the last to go
+    if len(_cache) > 4:
+        del _cache[next(iter(_cache))]
+    return replace(data.rows(torch.ones(len(data), dtype=torch.bool)), name=name)
+
+
+def _from_huggingface(
+    source: str, name: str, label: str | None, split: str, cluster: str | None, options: TableOptions
+) -> Dataset:
     require(f"Reading '{name}', a data set in Hugging Face layout,", "datasets", "datasets")
     import datasets
 
@@ -305,11 +287,9 @@ def read_file(
     """
     ending, origin = ending_of(path), f"'{path}'"
     if ending not in READ:
-        raise not_read(str(path))
-    if not path.exists():
-        raise missing(str(path), path)
+        raise FedkinError(f"{origin} is a {ending or 'nameless'} file; allowed: {', '.join(READ)}.")
     if not path.is_file():
-        raise FedkinError(f"'{path}' is no regular file, but {'a directory' if path.is_dir() else 'a pipe or device'}.")
+        raise FedkinError(f"{origin} is no regular file.") if path.exists() else missing(str(path))
     if ending == ".npz":
         return _read_npz(path, label, cluster)
     if ending == ".parquet":
@@ -349,6 +329,7 @@ def read_csv(path: Path, origin: str, encoding: str = "utf-8") -> pd.DataFrame:
 
 
 def _separator_of(text: str) -> str:
+    """Return what gives most rows as many cells as the first line, and most of them; blanks if nothing else does."""
     probe = text if len(text) <= _PIECE else text[:_PIECE].rpartition("\n")[0] or text
     best, separator = (0.0, 1), ","
     for candidate in ",;\t| ":
@@ -397,7 +378,10 @@ def _with_names(cells: pd.DataFrame, origin: str) -> pd.DataFrame:
     no name, or the first row is no header.
     """
     names, cells = [str(name).strip() for name in cells.iloc[0]], cells.iloc[1:]
-    _check_is_header(names, cells.iloc[:_FEW_ROWS].astype(str), origin)
+    numbers = [float(name.replace(",", ".")) for name in names if _NUMBER.fullmatch(name)]
+    in_order = numbers == sorted(set(numbers)) and (len(numbers) < len(names) or numbers[0] == 0)  # years, or 0, 1, 2
+    if 2 * len(numbers) > len(names) and not in_order:
+        raise FedkinError(f"The first line of {origin} holds numbers; it must name the columns.")
     if len(names) > 1:
         empty = (cells.isna() | (cells == "")).to_numpy(dtype=bool)
         named = np.array([bool(name) for name in names]) | ~empty.all(0)
@@ -409,21 +393,6 @@ def _with_names(cells: pd.DataFrame, origin: str) -> pd.DataFrame:
             f"Column {names.index('') + 1} of {origin} has no name; the first line must name the columns."
         )
     return cells.set_axis(names, axis=1).reset_index(drop=True)
-
-
-def _check_is_header(names: Sequence[str], cells: pd.DataFrame, origin: str) -> None:
-    """Refuse a first line of numbers, unless these count or are in order, as years, or of cells as those below."""
-    numbers = [float(name.replace(",", ".")) for name in names if _NUMBER.fullmatch(name)]
-    repeated = sum(
-        bool(name) and not _NUMBER.fullmatch(name) and bool((cells.iloc[:, i] == name).any())
-        for i, name in enumerate(names)
-    )
-    counts = names == [str(i) for i in range(len(names))]
-    in_order = not repeated and len(numbers) < len(names) and numbers == sorted(set(numbers))
-    if not (counts or in_order) and 2 * (len(numbers) + repeated) > len(names):
-        raise FedkinError(
-            f"The first line of {origin} holds numbers, or cells as in the rows below; it must name the columns."
-        )
 
 
 # Workbooks.
@@ -443,8 +412,6 @@ def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 check_room(origin, sum(member.file_size for member in archive.infolist()))
-                for sheet in archive.namelist():
-                    check_room(origin, 100 * _extent(archive.read(sheet)))  # 24 bytes in the reader, and an object
         sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="calamine", na_filter=False)
     cells = {key: frame.loc[(frame != "").any(axis=1), (frame != "").any()] for key, frame in sheets.items()}
     filled = {key: frame for key, frame in cells.items() if frame.size and name in (None, key)}
@@ -455,17 +422,6 @@ def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame
         raise FedkinError(f"{origin} has {holds}, of {listed}; {choice}, for one is read.")
     frame = _with_names(next(iter(filled.values())), origin)
     return frame.mask(frame == "", None)
-
-
-def _extent(sheet: bytes) -> int:
-    """Return how many cells lie between the first and the last that hold something: the reader makes all of them."""
-    if not (cells := _CELL.findall(sheet)):
-        return 0
-    rows = [int(row) for _, row in cells]
-    columns = [
-        reduce(lambda number, letter: 26 * number + letter - 64, name, 0) for name in {name for name, _ in cells}
-    ]
-    return (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
 
 
 # Parquet and NumPy.

@@ -15,7 +15,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import checked_keywords
 from fedkin.core.runner import Callback
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs import holds_several
+from fedkin.data.inputs import split_clients
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import (
     by_client,
@@ -141,7 +141,7 @@ class ClientClusterer(Estimator):
         its own model. `y` are one client's labels, or the column of all, where `x` is no pair.
         """
         check_is_fitted(self, "result_")
-        if client is None and cluster is None and holds_several(x):
+        if client is None and cluster is None and split_clients(x) is not None:
             data = by_client(labelled_clients(x, y or self._label, "score"), self.client_names_, "score")
             return float(np.mean([self.score(each.x, each.y, i) for i, each in data.items()]))
         samples = labelled_data(x, y, _DATA, self._label)

@@ -16,7 +16,7 @@ from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
 from fedkin.data.inputs import ClientFiles, ClientInput, notes_on_sites
-from fedkin.data.names import expanded, holds_clients
+from fedkin.data.names import expanded
 from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
@@ -49,7 +49,7 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
         array = ClientArray(data.rows, data.offsets, data.min_members, data.names)  # another fit's have memories
         return Inputs(Population([], None, [], names=list(data.names)), NO_LABELS, array=array)
     read = forms.federation_input(data, y)
-    population = ClientFiles(read.source, read.column, table=table).build()
+    population = ClientFiles(read, read.column, table=table).build()
     return Inputs(replace(population, guesses=()) if read.label == NO_LABELS else population, read.label)
 
 
@@ -57,8 +57,9 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
 def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed: bool = True) -> Inputs:
     """Read clients that are clustered and have labels; unless these are needed, all may lack them."""
     read = forms.federation_input(data, y, seek_labels=True)
-    sites = forms.load_clients(read.source, read.column, table)
-    for place, y in enumerate(read.labels):
+    sites = forms.load_clients(read, options=table)
+    labels = [client.y for client in read.clients.values()]
+    for place, y in enumerate(labels):
         if y is not None:
             codes, texts = _codes(y, len(sites[place]), sites[place].name)
             sites[place] = replace(sites[place], y=codes, classes=texts)
@@ -79,7 +80,7 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)
     names = [site.name for site in sites]
     population = Population(clients, None, [], names=names, notes=(*questions, *apart), questions=questions)
-    are_texts = any(isinstance(next(iter(y), None), str) for y in read.labels if y is not None)
+    are_texts = any(isinstance(next(iter(y), None), str) for y in labels if y is not None)
     return Inputs(population, read.label, _classes(texts, are_texts))
 
 
@@ -109,7 +110,7 @@ def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInpu
 def labelled_clients(x: Any, label: str | None, entrance: str) -> dict[Any, ClientInput]:
     """Read several clients' samples and labels, by name or position; see `labelled_data`."""
     return {
-        key: labelled_data(data, None, f"Client {key}", label) for key, data in forms.named_data(x, entrance).items()
+        key: labelled_data(data, None, f"Client {key}", label) for key, data in forms.clients_of(x, entrance).items()
     }
 
 
@@ -158,8 +159,6 @@ def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: P
     `entrance` is the name of the argument of ``fit``. Raises FedkinError if clients are unknown or their number
     differs, samples do not fit those of the clients, or have no labels or others.
     """
-    if isinstance(data, str | Path):
-        data = {name: expanded(str(data)) / name for name in holds_clients(str(data))}
     clients, names = inputs.population.clients, inputs.population.names
     held_out = by_client(labelled_clients(data, inputs.label, entrance), names, entrance)
     tests = [(torch.zeros(0, *clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64))] * len(names)
@@ -178,12 +177,14 @@ def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: P
 
 def map_clients(data: Any, function: Callable[[Any, str], Any], subject: str) -> Any:
     """Apply `function` to the samples of one client, called `subject` in error messages, or of several, and names."""
-    if not forms.holds_several(data):
+    clients = forms.split_clients(data)
+    if clients is None:
         return function(data, subject)
-    name = "Client '{}'" if forms.is_named(data) else "Client {}"
-    return forms.as_given(
-        {key: function(x, name.format(key)) for key, x in forms.named_data(data, "predict").items()}, data
-    )
+    called = {key: f"Client '{key}'" if isinstance(key, str) else f"Client {key}" for key in clients}
+    results = [function(x, called[key]) for key, x in clients.items()]
+    if not all(isinstance(key, str) for key in clients):
+        return results
+    return dict(zip(data if isinstance(data, Mapping) else clients, results, strict=True))
 
 
 def by_client(items: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:

@@ -34,7 +34,7 @@ from fedkin.core.client import SampleEncoder
 from fedkin.core.errors import FedkinError, listing, refuse, toml_text
 from fedkin.core.files import read_tables
 from fedkin.core.method import Method, allowed_for_sums, display_name, options_of, validation_sentence
-from fedkin.data.names import expanded, files_of_clients, folders_of_samples
+from fedkin.data.names import files_of_clients
 from fedkin.data.options import AUTO, COLUMN_KEYS, PREPARING, Name, TableOptions
 from fedkin.experiment import registry
 
@@ -322,11 +322,10 @@ class Config:
         Raises FedkinError if the data are refused, or a client that is to be forgotten does not exist.
         """
         clients: Population = self.scenario.build(self.data_seed)
-        folders = [] if self.simulation.scenario == "files" else folders_of_samples(self.data.source)
-        if folders:
+        if self.simulation.scenario != "files" and (names := files_of_clients(self.data.source)):
             note = (
-                f"Folders {listing([repr(name) for name in folders], 5)} of '{self.data.source}' are read as classes, "
-                "and their samples are dealt out over clients; if each is a client, give --scenario files."
+                f"{listing([repr(name) for name in names], 5)} of '{self.data.source}' are read as one data set, which "
+                "is dealt out over clients; if each is a client, give --scenario files."
             )
             clients = replace(clients, notes=(*clients.notes, note))
         gone = [*dict.fromkeys([*self.federation.forgotten, *self.federation.away])]
@@ -496,7 +495,7 @@ def _experiment(method: Any, scenario: Any, usual: str) -> type[BaseModel]:
 def _usual_scenario(tables: Mapping[str, Any], method: type[Any]) -> str:
     """Return the scenario of an experiment that names none: files, if there is one per client, or the method's."""
     source = tables.get("data", {}).get("source")
-    is_split = isinstance(source, str) and expanded(source).is_dir() and bool(files_of_clients(source))
+    is_split = isinstance(source, str) and bool(files_of_clients(source))
     return "files" if is_split or "column" in tables.get("simulation", {}) else method.traits.scenario
 
 

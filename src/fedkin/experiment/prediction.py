@@ -25,7 +25,7 @@ from fedkin.core.method import CanPredict
 from fedkin.core.runner import NUMBERS, predicted_clusters, predicted_memberships
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import trusted_packages
-from fedkin.data.names import expanded, files_of_clients, folders_of_samples, samples_in
+from fedkin.data.names import expanded, files_of_clients, samples_in
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
@@ -80,14 +80,14 @@ def predict(
         return _columns(saved, data, x, _whose(saved, client, cluster), memberships, explain)
 
     # Folders of samples are clients', but a folder of series, which may be CSV files, is one source.
-    is_one = saved.preparation.encoder and samples_in(expanded(source)) and not folders_of_samples(source)
-    files = [] if is_one else files_of_clients(source)
-    if not files:
+    files, folder = files_of_clients(source), expanded(source)
+    is_one = saved.preparation.encoder and samples_in(folder) and not all((folder / name).is_dir() for name in files)
+    if not files or is_one:
         return as_csv(columns(source, client))
     is_named = saved.method.traits.clusters == "clients" and client is cluster is None and "cluster" not in saved.result
     parts: list[Columns] = []
     for name, short in zip(files, short_names(files), strict=True):
-        part = columns(str(expanded(source) / name), short if is_named else client)
+        part = columns(str(folder / name), short if is_named else client)
         parts.append({"client": [short] * len(part["row"]), **part})
     stacked = pd.concat([pd.DataFrame(part, dtype=object) for part in parts])
     return as_csv(stacked.where(stacked.notna(), ""))

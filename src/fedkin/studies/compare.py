@@ -193,14 +193,15 @@ def _population(config: Config, data: FederationInput) -> Population:
 
     Raises FedkinError if a client's samples or labels cannot be used.
     """
-    scenario: Any = replace(config.scenario, data=data.source, label=data.column)
-    if data.label is not None or all(labels is None for labels in data.labels):
+    scenario: Any = replace(config.scenario, data=data, label=data.column)
+    beside = [client.y for client in data.clients.values()]
+    if data.label is not None or all(labels is None for labels in beside):
         return scenario.build(config.data_seed)  # type: ignore[no-any-return]
     population: Population = scenario.build(config.data_seed)
     sizes = [len(client) for client in population.clients]
-    if sizes != [len(labels) for labels in data.labels]:
+    if sizes != [0 if labels is None else len(labels) for labels in beside]:
         raise FedkinError("y needs one label for each sample of every client.")
-    indices, classes = encode_labels(np.concatenate([np.asarray(labels) for labels in data.labels]), "y")
+    indices, classes = encode_labels(np.concatenate([np.asarray(labels) for labels in beside]), "y")
     return replace(population, truth=list(indices.split(sizes)), classes=classes)
 
 
