@@ -83,7 +83,7 @@ def test_no_result_is_reported(ask, content: str | None, found: Path, tmp_path: 
 
 def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) -> None:
     options = ["data.source=iris", "simulation.heterogeneity=0", "method.n_clusters=3", "evaluation.map=none"]
-    outcome = execute(load_config("ffcm", [*options, "method.rounds=2"]), tmp_path / "run")
+    execute(load_config("ffcm", [*options, "method.rounds=2"]), tmp_path / "run")
     header, *rows = (tmp_path / "run" / "labels" / "client-0.csv").read_text().splitlines()
     assert header == "row,cluster,confidence,membership_0,membership_1,membership_2"
     parts = [[float(cell) for cell in row.split(",")[3:]] for row in rows]
@@ -91,12 +91,7 @@ def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) ->
     assert [own.index(max(own)) for own in parts] == [int(row.split(",")[1]) for row in rows]
     assert prediction.predict(tmp_path / "run", "iris").startswith("row,cluster,confidence\n")
     assert prediction.predict(tmp_path / "run", "iris", memberships=True).startswith(f"{header}\n")
-    metrics = outcome.records[-1]["metrics"]
-    assert 0 < metrics["soft_ari"] < 1
-    assert 1 / 3 < metrics["partition_coefficient"] < 1
-    assert "Partition coefficient" in outcome.report.read_text()
-    hard = execute(load_config("kfed", options), tmp_path / "hard")
-    assert "soft_ari" not in hard.records[-1]["metrics"]
+    execute(load_config("kfed", options), tmp_path / "hard")
     with pytest.raises(FedkinError, match="are hard, without memberships"):
         prediction.predict(tmp_path / "hard", "iris", memberships=True)
 

@@ -20,7 +20,6 @@ from fedkin.experiment.config import checked_method
         ("hierarchical", {"rounds": 8, "clustering_round": 9}, "clustering_round"),
         ("fedgroup", {"rounds": 2, "clustering_round": 3}, "clustering_round"),
         ("fedavg", {"optimizer": "adam", "momentum": 0.9}, "momentum"),
-        ("embedding", {"epsilon": 1.0, "flips": [0.1, 0.2]}, "flips"),
         ("ocfl", {"clusterer": "hdbscan", "n_clusters": 2}, "n_clusters"),
         ("ladd", {}, "images"),
         ("ccfc", {"n_clusters": 2, "pretrain_rounds": 0, "cluster_rounds": 0}, "pretrain_rounds"),

@@ -52,36 +52,3 @@ def corresponding(table: Tensor) -> dict[int, int]:
     """
     either = table.sum(1, keepdim=True) + table.sum(0) - table
     return dict((2 * table > either).nonzero().tolist())
-
-
-def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
-    """Put the prototypes of all messages in a common order; return their mean, and the messages, in this order.
-
-    Messages are uint8 ``(n, segments * width)``, given each in its own order; the mean is float32 ``(segments,
-    width)``. The order of the message that the others match best comes first, of 20 evenly spaced ones or more; then
-    every message is matched to the mean of all, until nothing changes, five times at most. Only messages already sent
-    are used, so matching costs no privacy.
-    """
-    parts = messages.unflatten(1, (segments, -1))
-    spaced = parts[:: max(1, len(parts) // 20)]
-    costs = [sum(_matching(part.float(), second)[1] for second in spaced) for part in spaced]
-    template = spaced[int(torch.tensor(costs).argmin())].float()
-    for _ in range(5):
-        ordered = torch.stack([part[_matching(template, part)[0]] for part in parts])
-        if torch.equal(mean := ordered.float().mean(0), template):
-            break
-        template = mean
-    return template, ordered.flatten(1)
-
-
-def matched_to(template: Tensor, message: Tensor) -> Tensor:
-    """Return one message ``(segments * width,)`` in the order of `template` ``(segments, width)``."""
-    part: Tensor = message.unflatten(0, (len(template), -1))
-    return part[_matching(template, part)[0]].flatten()
-
-
-def _matching(template: Tensor, part: Tensor) -> tuple[Tensor, float]:
-    """Return the order of segments ``(segments, width)`` that is nearest to the template's, and their distance."""
-    costs = torch.cdist(template, part.float()).square()
-    rows, columns = linear_sum_assignment(costs.numpy())
-    return torch.from_numpy(columns), float(costs[rows, columns].sum())

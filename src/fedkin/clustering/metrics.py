@@ -2,8 +2,7 @@
 
 Scores of clusterings do not depend on how clusters are numbered; `accuracy` and `macro_f1` are for classifiers, whose
 labels mean the same as the true ones. `truth` and `labels` are array-likes of int ``(n,)``. All raise a `FedkinError`
-if these are empty, not integers, or differ in length. `soft_rand` says how well fuzzy memberships agree with the truth,
-`partition_coefficient` how soft they are.
+if these are empty, not integers, or differ in length.
 """
 
 from __future__ import annotations
@@ -130,41 +129,6 @@ def pooled(per_client: Sequence[ArrayLike]) -> Labels:
     return np.concatenate([_integers(f"client {index}", labels) for index, labels in enumerate(per_client)])
 
 
-def partition_coefficient(memberships: ArrayLike) -> float:
-    """Partition coefficient (Bezdek 1981): the mean over samples of the sum of squared memberships.
-
-    `memberships` are ``(n, k)``, at least 0, and each row sums to 1. The coefficient is in [1 / k, 1]: 1 if each sample
-    belongs to one cluster alone.
-    """
-    return float(np.square(_shares(memberships)).sum(1).mean())
-
-
-def soft_rand(truth: ArrayLike, memberships: ArrayLike) -> float:
-    """Adjusted Rand index of memberships and classes, from expected numbers of pairs.
-
-    The cluster of each sample is thought to be drawn by its `memberships` ``(n, k)``, see `partition_coefficient`;
-    pairs of samples in one cluster, and in one cluster and class, are counted in expectation. The index is at most 1; 0
-    for memberships that have nothing to do with the classes. With memberships of 0 and 1 it is `adjusted_rand`.
-    """
-    shares, classes = _shares(memberships), np.unique(np.asarray(truth), return_inverse=True)[1].ravel()
-    count = len(shares)
-    if len(classes) != count:
-        raise FedkinError(f"There are {len(classes)} true classes and memberships of {count} samples.")
-    table = np.zeros((int(classes.max()) + 1, shares.shape[1]))
-    np.add.at(table, classes, shares)
-    alone = np.square(shares).sum()  # of each sample with itself, which is no pair
-    together, columns = ((np.square(one).sum() - alone) / 2 for one in (table, table.sum(0)))
-    rows = (np.square(table.sum(1)).sum() - count) / 2
-    pairs = count * (count - 1) / 2
-    by_chance, most = rows * columns / pairs if pairs else 0.0, (rows + columns) / 2
-    return 1.0 if np.isclose(most, by_chance) else float((together - by_chance) / (most - by_chance))
-
-
-def soft_scores(truth: ArrayLike, memberships: ArrayLike) -> dict[str, float]:
-    """Return ``soft_ari`` and ``partition_coefficient``, see `soft_rand` and `partition_coefficient`."""
-    return {"soft_ari": soft_rand(truth, memberships), "partition_coefficient": partition_coefficient(memberships)}
-
-
 def _matched(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels, Labels]:
     """Return the contingency table of classes and clusters, and which of them match, by position."""
     table: Labels = np.asarray(contingency_matrix(*_pair(truth, labels)), dtype=np.int64)
@@ -187,10 +151,3 @@ def _integers(name: str, values: ArrayLike) -> Labels:
             f"Labels of {name} are {array.dtype} of shape {array.shape}; they must be a 1-D array of integers."
         )
     return array.astype(np.int64)
-
-
-def _shares(memberships: ArrayLike) -> NDArray[np.float64]:
-    shares = np.asarray(memberships, dtype=np.float64)
-    if shares.ndim != 2 or not shares.size or shares.min() < 0 or not np.allclose(shares.sum(1), 1, atol=1e-4):
-        raise FedkinError("Memberships must be a table with a row for each sample that sums to 1.")
-    return shares

@@ -87,15 +87,12 @@ class ClientClusterer(Estimator):
             After each round the model of every client's cluster is evaluated on the client's own samples, see
             `records_`; what is measured on `validation`, for early stopping, begins with ``validation_``.
         """
-        inputs = read_labelled_clients(clients, y, self._table_options(), self._labels_needed())
+        inputs = read_labelled_clients(clients, y, self._table_options())
         network = network_of(self.module)  # at every fit again, as what a function makes may have changed
         named = {} if network is None else {"module": network.name}
         self._run(inputs, named, {"eval": eval, "validation": validation}, callbacks)
         self._registered, self.classes_ = (network,), inputs.classes
         return self
-
-    def _labels_needed(self) -> bool:
-        return True
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
@@ -103,8 +100,7 @@ class ClientClusterer(Estimator):
         super()._take(method, fed, state, result, clients)
         self.client_labels_ = result["labels"].numpy().copy()
         self.clusters_ = dict(zip(self.client_names_, self.client_labels_.tolist(), strict=True))
-        trained = result["models"] if result["module"] else []
-        self.models_ = [Classifier.of(result["module"]).module(model) for model in trained]
+        self.models_ = [Classifier.of(result["module"]).module(model) for model in result["models"]]
         self.__dict__.pop("memberships_", None)
         if "memberships" in result:
             self.memberships_ = result["memberships"].numpy().copy()
@@ -154,8 +150,8 @@ class ClientClusterer(Estimator):
 
         The cluster is that whose model has the lowest loss on them. OCFL, Sattler and Hierarchical instead train as the
         clients did when they were clustered, and compare the update with theirs; Embedding and LADD use one message
-        such as the clients sent. Labels must be among `classes_`; Embedding's prototypes and LADD's styles need none.
-        The fitted model does not change.
+        such as the clients sent. Labels must be among `classes_`; LADD's styles need none. The fitted model does not
+        change.
         """
         check_is_fitted(self, "result_")
         data = labelled_data(x, y, _DATA, self._label)
@@ -170,8 +166,6 @@ class ClientClusterer(Estimator):
         """Return logits by the model of the ``client`` or ``cluster``, after checking which that is."""
         check_is_fitted(self, "result_")
         count = len(self.result_["models"])
-        if not self.result_["module"]:
-            raise FedkinError("The clients of fit had no labels, so there are clusters but no models to predict with.")
         if client is None and cluster is None and count == 1:
             cluster = 0
         if (client is None) == (cluster is None):
@@ -191,24 +185,19 @@ class Embedding(ClientClusterer, method="embedding"):
     """Cluster clients before training by randomised bits that an encoder makes of their data (Prigent et al. 2024).
 
     Each client sends a few bits once. With ``message="sums"`` clients send sums with noise instead, which guarantee
-    ``epsilon`` for one sample. With ``form="prototypes"`` clients need no labels: `fit` then also takes a list of
-    samples `x` alone. Without labels only clusters are found: `models_` and `classes_` are empty, and `predict`
-    refuses.
+    ``epsilon`` for one sample.
 
     Attributes
     ----------
     embeddings_ : ndarray of uint8, (n_clients, n_bits)
-        Last message of each client, as it was sent, flips included; prototypes are in the order in which the server
-        matched them. With sums it is float32: for each class the sum and half the count.
+        Last message of each client, as it was sent, flips included. With sums it is float32: for each class the sum and
+        half the count.
     epsilon_ : float
         Epsilon of a whole message (an upper bound) by pure differential privacy; infinite without flips. With sums, the
         epsilon of one sample, with `delta`. Training, also that of the encoder, is not covered.
     separable_ : bool
         Whether messages show clusters; if not, all clients are in one.
     """
-
-    def _labels_needed(self) -> bool:
-        return bool(self.form != "prototypes")
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]

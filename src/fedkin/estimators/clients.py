@@ -54,8 +54,8 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
 
 
 @at_door(PYTHON)
-def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed: bool = True) -> Inputs:
-    """Read clients that are clustered and have labels; unless these are needed, all may lack them."""
+def read_labelled_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
+    """Read clients that are clustered and have labels."""
     read = forms.federation_input(data, y, seek_labels=True)
     sites = forms.load_clients(read, options=table)
     labels = [client.y for client in read.clients.values()]
@@ -64,19 +64,18 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
             codes, texts = _codes(y, len(sites[place]), sites[place].name)
             sites[place] = replace(sites[place], y=codes, classes=texts)
     without = [site.name for site in sites if site.y is None]
-    if without and (labels_needed or len(without) < len(sites)):
+    if without:
         raise FedkinError(
             f"{without[0]} has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of the "
             "column of labels as y."
         )
     texts = in_order(name for site in sites for name in site.classes)
-    if not without:
-        if len(texts) < 2:
-            raise FedkinError(f"All labels of all clients are {texts[0]}; there must be two classes or more.")
-        sites = [site.with_classes(texts) for site in sites]
+    if len(texts) < 2:
+        raise FedkinError(f"All labels of all clients are {texts[0]}; there must be two classes or more.")
+    sites = [site.with_classes(texts) for site in sites]
     clients = [site.client(i, site.y) for i, site in enumerate(sites)]
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
-    apart, looks_wrong = notes_on_sites(sites, labelled=not without)
+    apart, looks_wrong = notes_on_sites(sites, labelled=True)
     questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)
     names = [site.name for site in sites]
     population = Population(clients, None, [], names=names, notes=(*questions, *apart), questions=questions)

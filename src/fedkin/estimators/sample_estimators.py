@@ -132,10 +132,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """Take in next month's rows and clients; clusters keep their numbers and names.
 
         Clients are the same by their names, and rows by their ids, where a column has some, or by what they hold.
-        `KinGraph` and `KFed` add what clients send of new rows to what was sent before; samples are prepared as in
-        `fit`. Other methods are fitted on `X` anew.
-        `changes_` says what has changed; `describe` is of the rows of before, as they were described then, and of new
-        ones together. Parameters and errors are those of `fit`.
+        `KinGraph` adds what clients send of new rows to what was sent before; samples are prepared as in `fit`. Other
+        methods are fitted on `X` anew. `changes_` says what has changed; `describe` is of the rows of before, as they
+        were described then, and of new ones together. Parameters and errors are those of `fit`.
         """
         check_is_fitted(self, "result_")
         self._refuse_array(X, "updated", "fit on all rows instead")

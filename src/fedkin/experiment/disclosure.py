@@ -148,8 +148,8 @@ def _protection(config: Config) -> list[str]:
             f"row was there; with {MEANINGFUL_EPSILON:g} or more, nothing is promised."
         )
     elif isinstance(method, SendsBits):
-        flips = getattr(method, "flips", None) or [getattr(method, "flip", 0.0)]
-        by = "by `method.epsilon`" if epsilon else f"each bit is flipped with a probability of {max(flips):.0%}"
+        flip = getattr(method, "flip", 0.0)
+        by = "by `method.epsilon`" if epsilon else f"each bit is flipped with a probability of {flip:.0%}"
         by = by if getattr(method, "message", "bits") == "bits" else "to its sums"
         noise = f"Noise is added at the client to one message alone, {by}; what training sends has none."
     else:

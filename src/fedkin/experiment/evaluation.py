@@ -23,7 +23,6 @@ from fedkin.clustering.metrics import (
     normalized_mutual_information,
     pooled,
     purity,
-    soft_scores,
 )
 from fedkin.core import Federation, Method
 from fedkin.core.method import LinksLocalClusters
@@ -83,7 +82,7 @@ def evaluate_clusters(
     labelled -1 or away are not evaluated. `method` is ignored; it is part of every evaluator's signature.
 
     ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity`` are of the clients' clusters, absent without hidden
-    ones; with soft clusters so are ``soft_ari`` and ``partition_coefficient``.
+    ones.
 
     ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own test.
     ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
@@ -93,19 +92,18 @@ def evaluate_clusters(
     """
     labels = state.labels.clone()
     labels[list(set(fed.ids) - set(fed.present))] = UNKNOWN
-    scores = _agreement(population.clusters, state, labels)
+    scores = _agreement(population.clusters, labels)
     if not models_too or not population.tests or not (labels >= 0).any():
         return scores
     return scores | _quality(population, state, labels.tolist())
 
 
-def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
+def _agreement(clusters: Tensor | None, labels: Tensor) -> dict[str, float]:
     is_placed = labels >= 0
     if clusters is None or not is_placed.any():
         return {}
     true, predicted = clusters[is_placed].numpy(), labels[is_placed].numpy()
-    soft = soft_scores(true, state.memberships[is_placed]) if isinstance(state, SoftState) else {}
-    return {name: score(true, predicted) for name, score in _AGREEMENT.items()} | soft
+    return {name: score(true, predicted) for name, score in _AGREEMENT.items()}
 
 
 def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:
@@ -169,9 +167,8 @@ def evaluate_samples(
     method's present result predicts. Without `models_too` nothing is evaluated, as that takes time where the result is
     a network. Scores are ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``, ACC
     within a client, mean over clients; ``kappas``, kappa within each client, in order of id, ``None`` for those
-    that are forgotten or were dropped, which count nowhere; and where samples have memberships,
-    ``soft_ari`` and ``partition_coefficient`` of these. There are none
-    without a truth, or if the method has no clusters yet.
+    that are forgotten or were dropped, which count nowhere. There are none without a truth, or if the method has no
+    clusters yet.
     """
     if population.truth is None or not models_too or not method.ready(state):
         return {}
@@ -183,15 +180,8 @@ def evaluate_samples(
         for client in sites
     ]
     within = {each.id: (population.truth[each.id], labels) for each, labels in zip(sites, clusters, strict=True)}
-    # A method of one's own may be another class.
-    parts = [method.client_memberships(result, client) for client in sites] if getattr(method, "soft", False) else []
-    memberships = [part for part in parts if part is not None]
-    soft = {}
-    if parts and len(memberships) == len(parts):
-        soft = soft_scores(pooled([truth for truth, _ in within.values()]), np.concatenate(memberships))
     return {
         **_class_agreement(*zip(*within.values(), strict=True)),
-        **soft,
         "accuracy": float(np.mean([clustering_accuracy(*pair) for pair in within.values()])),
         "kappas": [cohen_kappa(*within[each.id]) if each.id in within else None for each in population.clients],
     }

@@ -113,10 +113,6 @@ def _whose(saved: SavedResult, client: int | str | None, cluster: int | None) ->
         if not isinstance(saved.method, CanPredict):
             raise FedkinError(f"{what} does not assign new samples to clusters.")
         return {}
-    if not saved.result["module"]:
-        raise FedkinError(
-            f"Clients of {saved.folder} had no labels, so there are clusters but no models to predict with."
-        )
     if client is not None and cluster is not None:
         raise FedkinError("--client and --cluster were both given; give one of them, which says whose model predicts.")
     clients, clusters, short = len(saved.result["labels"]), len(saved.result["models"]), short_names(saved.clients)
@@ -168,10 +164,10 @@ def _columns(
 def assign(folder: Path, source: str, label: str | None = None, **how: str | None) -> int:
     """Assign an unseen client to a cluster of the run in `folder`, by its samples in `source`.
 
-    They need labels, unless the run describes clients without labels: by prototypes of codes, or by one style of all
-    samples. Their column is `label`, or the one that the run's data name; truth values may be called otherwise than in
-    the run. `how` they are read is as of `predict`. Raises FedkinError if the run has no result, its method does not
-    cluster clients, `folder` is a client's part of a run, or the data do not fit or lack labels that the run needs.
+    They need labels, unless the run describes clients without labels, such as by one style of all samples. Their column
+    is `label`, or the one that the run's data name; truth values may be called otherwise than in the run. `how` they
+    are read is as of `predict`. Raises FedkinError if the run has no result, its method does not cluster clients,
+    `folder` is a client's part of a run, or the data do not fit or lack labels that the run needs.
     """
     saved = load_found(folder)
     if saved.method.traits.clusters != "clients":
@@ -252,10 +248,8 @@ def load_models(folder: str | Path, packages: Sequence[str] = ()) -> ClusterMode
     why = "so it is not imported; packages=[...] allows another package that you trust"
     with trusted_packages(["fedkin", *packages], why):
         saved = load_found(Path(folder).expanduser())
-        if saved.method.traits.clusters != "clients" or not saved.result["module"]:
-            raise FedkinError(
-                f"{folder} has no models of clusters: its method clusters samples, or its clients had no labels."
-            )
+        if saved.method.traits.clusters != "clients":
+            raise FedkinError(f"{folder} has no models of clusters: its method clusters samples.")
         classifier = Classifier.of(saved.result["module"])
         models = [classifier.module(model) for model in saved.result["models"]]
     names = saved.classes[: classifier.classes] or [str(number) for number in range(classifier.classes)]

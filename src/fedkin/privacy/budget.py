@@ -148,7 +148,7 @@ def on_grid(numbers: Tensor) -> Tensor:
 
 
 def sum_products(batches: Iterable[Tensor], width: int) -> Tensor:
-    """Return the exact sum of outer products of `clipped` rows ``(n, width)``, in batches: float64 ``(width, width)``."""
+    """Return the exact sum of outer products of batches of `clipped` rows: float64 ``(width, width)``."""
     total = torch.zeros(width, width, dtype=torch.int64)
     for rows in batches:
         total += (rows.T @ rows * _GRID**2).long()

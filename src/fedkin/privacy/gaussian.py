@@ -75,14 +75,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return bisect_upwards(lambda epsilon: gaussian_delta(epsilon, mu) <= delta)[1]
 
 
-def add_noise(
-    values: Sequence[Tensor], sensitivity: float, standard_deviation: float, noise: Noise
-) -> list[Tensor]:
+def add_noise(values: Sequence[Tensor], sensitivity: float, standard_deviation: float, noise: Noise) -> list[Tensor]:
     """Add independent discrete Gaussian noise to each number of sums; float64, multiples of a power of two.
 
-    One sample changes all `values` together by at most `sensitivity` in Euclidean length. The standard deviation is a little more than that required, see this module.
-    With 0 nothing is added or rounded. Raises FedkinError if it is millions of times the sensitivity, where rounding
-    would change more than a sample does.
+    One sample changes all `values` together by at most `sensitivity` in Euclidean length. The standard deviation is a
+    little more than that required, see this module. With 0 nothing is added or rounded. Raises FedkinError if it is
+    millions of times the sensitivity, where rounding would change more than a sample does.
     """
     if standard_deviation == 0:
         return [value.double() for value in values]

@@ -82,12 +82,6 @@ MEASURES = {
     "false_matches": Measure(
         "False matches", "fraction of the associations that join local clusters of different classes", "percent"
     ),
-    "largest_client_share": Measure(
-        "Largest client's share",
-        "of a cluster's samples are at the client with most of them, on average; near 100 % each cluster is of one "
-        "client, and may show how clients differ, not which kinds of samples there are",
-        "percent", chart=False,
-    ),
     "silhouette": Measure(
         "Silhouette", "how much nearer groups of like samples are to their own cluster than to the next: 1 is clear",
         "share",
@@ -97,14 +91,6 @@ MEASURES = {
         beside="kappa",
     ),
     "kappa": _beside("Cohen's kappa", "accuracy above chance, clusters and classes matched one to one", "share"),
-    "soft_ari": Measure(
-        "Soft ARI", "ARI of memberships and classes: that of the clusters if each belongs to one alone", "share",
-        chart=False,
-    ),
-    "partition_coefficient": Measure(
-        "Partition coefficient", "mean sum of squared memberships: 1 if each belongs to one cluster alone", "share",
-        chart=False,
-    ),
     "target": _beside("True classes", "classes that two or more clients have", "count"),
 }  # fmt: skip
 

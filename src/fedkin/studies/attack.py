@@ -71,14 +71,13 @@ def attack(folder: Path, out: Path | None = None) -> str:
     holds out no samples.
     """
     saved, config = load_found(folder), run_config(folder)
-    sent, method = saved.result, config.method
+    sent = saved.result
     if not isinstance(saved.method, SendsBits) or "flip" not in sent:
         raise FedkinError(f"Clients of {folder} sent no bits; give a run of 'embedding' with message = \"bits\".")
     population = saved.preparation.of_tests(config.scenario.build(config.data_seed))
     if not any(len(y) for _, y in population.tests):
         raise FedkinError(f"The scenario of {folder} holds out no samples; set simulation.test_fraction above 0.")
-    flips: list[float] = sorted(set(getattr(method, "flips", None) or [sent["flip"]]))
-    levels = [None, *sorted({level for level in PAPER if level is not None} | set(flips))]
+    levels = [None, *sorted({level for level in PAPER if level is not None} | {sent["flip"]})]
     attacker = KnownEncoder(Encoder.of(sent["encoder"]), sent["vector"], bool(sent["batch_statistics"]))
     width, tried = attacker.encoder.width, []
     with one_thread():
@@ -89,11 +88,11 @@ def attack(folder: Path, out: Path | None = None) -> str:
             error, recognised = reconstruct(attacker, x, level, rng)
             epsilon = None if level is None else statement(level, width, width)["epsilon_sample"]
             tried.append({"flip": level, "error": error, "recognised": recognised, "epsilon": epsilon})
-    separate = sent["form"] == "classes" and sent["normalise"] == "segment"
+    separate = sent["normalise"] == "segment"
     tree = {
         "run": folder.resolve().name,
-        "flips": flips,
-        "statements": [statement(flip, sent["segments"] * width, width, separate) for flip in flips],
+        "flips": [sent["flip"]],
+        "statements": [statement(sent["flip"], sent["segments"] * width, width, separate)],
         "reconstruction": {"levels": tried, "samples": len(x), "guess": float((x - x.mean(0)).square().mean())},
     }
     write_atomically((out or folder) / JSON, json.dumps(tree, indent=2, sort_keys=True) + "\n")

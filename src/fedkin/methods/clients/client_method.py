@@ -220,14 +220,13 @@ class ClientMethod(Method[Any]):
     def check_clients(self, fed: Federation) -> None:
         self.described(fed)
 
-    def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
-        """Return the shape of the clients' samples and the number of classes: 0 if a client has no labels.
+    def described(self, fed: Federation) -> tuple[tuple[int, ...], int]:
+        """Return the shape of the clients' samples and the number of classes.
 
-        Raises FedkinError if clients differ in the shape of their samples, or labels are needed and too many clients
-        have none.
+        Raises FedkinError if clients differ in the shape of their samples, or too many have no labels.
         """
         replies = fed.ask_until_all_reply(describe, {})
-        without = [client for client, reply in replies.items() if reply["classes"] == 0] if labels_needed else []
+        without = [client for client, reply in replies.items() if reply["classes"] == 0]
         if without and len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):
             names, have = listing(list(map(fed.client_label, without)), 5), "has" if len(without) == 1 else "have"
             raise FedkinError(
@@ -236,8 +235,7 @@ class ClientMethod(Method[Any]):
             )
         fed.drop(dict.fromkeys(without, "it has no labels"))
         alike = fed.keep_majority({client: reply for client, reply in replies.items() if client not in without})
-        classes = [reply["classes"] for reply in alike.values()]
-        return forms.common_shape(alike), max(classes) if all(classes) else 0
+        return forms.common_shape(alike), max(reply["classes"] for reply in alike.values())
 
     def init(self, fed: Federation) -> Any:
         """Return the first state: by default one new model, and all clients in one cluster."""

@@ -121,9 +121,9 @@ class FedDAGMethod(OneShotMethod):
         angles = class_angles(sets, counts)
         data = (angles * imbalances(counts, self.imbalance)).mean(0)
         directions = torch.rad2deg(cosine_similarities(changes).arccos())
-        distances, weights = fused(spread(directions), spread(data))
+        distances = fused(spread(directions), spread(data))
         labels, cut, heights = cut_tree(distances, "average", self.threshold)
-        values = {"mode": "data and updates", "cut": cut, "heights": heights, "weights": weights.tolist()}
+        values = {"mode": "data and updates", "cut": cut, "heights": heights}
         return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 
     def _form(self, fed: Federation, state: FedDAGState) -> tuple[FedDAGState, Record]:
@@ -304,11 +304,11 @@ def spread(distances: Tensor) -> Tensor:
     return ((distances - off.min()) / (off.max() - off.min())).fill_diagonal_(0.0)
 
 
-def fused(directions: Tensor, data: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the fusion of two matrices ``(n, n)`` of distances, and each client's weight of the first (eqs. 7, 8).
+def fused(directions: Tensor, data: Tensor) -> Tensor:
+    """Return the fusion of two matrices ``(n, n)`` of distances (eqs. 7, 8).
 
-    Weights in [0, 1] are those of the least entropy of the rows' softmax, from 0.5. Algorithm 2 has such weights, and
-    no step size; in the authors' code a perceptron puts them out.
+    Each client's weight of the first, in [0, 1], is that of the least entropy of the rows' softmax, from 0.5. Algorithm
+    2 has such weights, and no step size; in the authors' code a perceptron puts them out.
     """
     weights = torch.full((len(data),), 0.5, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([weights], lr=0.05)
@@ -324,7 +324,7 @@ def fused(directions: Tensor, data: Tensor) -> tuple[Tensor, Tensor]:
         optimiser.step()
         with torch.no_grad():
             weights.clamp_(0, 1)
-    return mixed().detach(), weights.detach()
+    return mixed().detach()
 
 
 def complements(angles: Tensor, counts: Tensor, labels: Tensor, sources: int) -> Tensor:

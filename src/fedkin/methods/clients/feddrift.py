@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Interval
@@ -63,6 +63,7 @@ class FedDriftValues(RoundValues, total=False):
 class FedDriftMethod(ClientMethod):
     """Clusters clients again in every time step, by the errors of all models on their data.
 
+    Every client begins with a model of its own, as in the experiments of the authors' code.
     A time step is `period` rounds. Data are those that a client has when it is asked: samples of earlier time steps are
     not kept, and a client's samples stand for those of the last time step as long as its model is as good on them.
 
@@ -78,16 +79,12 @@ class FedDriftMethod(ClientMethod):
     held_out : float
         Fraction of a client's samples, at least one, on which it evaluates models and does not train. With 0 it
         evaluates them on all samples, which it also trains on.
-    start : {"alone", "together"}
-        Whether every client begins with a model of its own, as in the experiments of the authors' code, or all with
-        one. Concepts that differ from the beginning are found only with "alone".
     """
 
     period: Count = 4
     threshold: PositiveFraction = 0.1
     isolation: Count = 1
     held_out: Annotated[float, Interval(ge=0, lt=1)] = 0.2
-    start: Literal["alone", "together"] = "alone"
 
     traits = ClientMethod.traits.replace(scenario="drift-swap")
     state_type: ClassVar[type[ClientMethodState]] = FedDriftState
@@ -119,9 +116,8 @@ class FedDriftMethod(ClientMethod):
     def _first_state(self, fed: Federation, state: FedDriftState) -> FedDriftState:
         """Return the state at the beginning of the first time step, with an error of 1 for every client."""
         rows, labels, errors = fed.present, state.labels.clone(), state.errors.clone()
-        count = len(rows) if self.start == "alone" else 1
-        labels[rows], errors[rows] = torch.arange(len(rows)) % count, 1.0
-        return dataclasses.replace(state, labels=labels, errors=errors, models=state.models.repeat(count, 1))
+        labels[rows], errors[rows] = torch.arange(len(rows)), 1.0
+        return dataclasses.replace(state, labels=labels, errors=errors, models=state.models.repeat(len(rows), 1))
 
     def _clustered(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, dict[str, Any], dict[int, str]]:
         """Have all clients evaluate all models; return the state, who drifted and what merged, and who is missing."""

@@ -109,14 +109,13 @@ class FLUXMethod(OneShotMethod):
         return state, scaled(messages, lowest, highest)
 
     def clustered(self, fed: Federation, state: FLUXState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        nearest = nearest_distances(messages)
-        radius = self.radius or knee(nearest)
+        radius = self.radius or knee(nearest_distances(messages))
         labels = dense(messages, radius)
         means = torch.stack([messages[labels == region].double().mean(0) for region in range(int(labels.max()) + 1)])
         distances = pairwise_distances(messages.double(), means)
         labels = without_small(labels, least_clients(self.min_size, len(messages)), distances)
         clustering = Clustering(labels, int(labels.max()) > 0, radius, [])
-        return clustering, {"mode": "descriptors", "radius": radius, "nearest": nearest}
+        return clustering, {"mode": "descriptors", "radius": radius}
 
     def result(self, state: FLUXState) -> dict[str, Any]:
         more = {"lowest": state.lowest, "highest": state.highest}

@@ -43,15 +43,11 @@ class GradientLossMethod(ClientMethod):
         lambda, the weight of the similarity in the choice, in [0, 1].
     sign : {"descent", "printed"}
         Direction that a model's last change is compared with: that of descent, or that of the printed equation.
-    similarity : {"cosine", "euclidean"}
-        Eq. 3, or minus the distance of the two, as the text below it suggests; there the move is divided by the
-        learning rate, so that it has the scale of a gradient.
     """
 
     n_clusters: Count = 3
     balance: Fraction = 0.2
     sign: Literal["descent", "printed"] = "descent"
-    similarity: Literal["cosine", "euclidean"] = "cosine"
     learning_rate: Positive = 0.1
     rounds: Count = 100
     weighting: Literal["samples", "clients"] = "clients"
@@ -74,7 +70,6 @@ class GradientLossMethod(ClientMethod):
             "moves": state.moves,
             "balance": self.balance,
             "sign": self.sign,
-            "similarity": self.similarity,
             "learning_rate": self.learning_rate,
             "batch_size": self.batch_size,
         }
@@ -113,7 +108,7 @@ class GradientLossMethod(ClientMethod):
     takes={
         "module": CLASSIFIER, "models": forms.candidates("models", "size"), "moves": forms.candidates("models", "size"),
         "balance": forms.within(0, 1), "sign": forms.one_of("descent", "printed"),
-        "similarity": forms.one_of("cosine", "euclidean"), "learning_rate": forms.positive,
+        "learning_rate": forms.positive,
         "batch_size": forms.counts_to(forms.MANY), "stand_in": forms.Optional(forms.is_count),
     },
     holds={"cluster": forms.is_count, "samples": forms.is_amount, "loss": forms.is_number},
@@ -150,16 +145,13 @@ def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payloa
     """Return a client's score of each model, ``(K,)``: similarity weighed against loss (eqs. 3 and 4).
 
     `losses` ``(K,)`` are each model's mean on the batch (eq. 1), `gradients` ``(K, parameters)`` those of these losses,
-    and `moves` ``(K, parameters)`` each model's change in the last round (eq. 2). The payload has ``balance``,
-    ``sign``, ``similarity`` and ``learning_rate``, see `GradientLossMethod`.
+    and `moves` ``(K, parameters)`` each model's change in the last round (eq. 2). The payload has ``balance`` and
+    ``sign``, see `GradientLossMethod`.
     """
     directions = -gradients if payload["sign"] == "descent" else gradients
     lengths = moves.norm(dim=1)
-    if payload["similarity"] == "cosine":
-        similarity = (directions * moves).sum(1) / (lengths * directions.norm(dim=1))
-        similarity = similarity.clamp(-1, 1)  # norms of denormal numbers are inexact
-    else:
-        similarity = -(directions - moves / payload["learning_rate"]).norm(dim=1)
+    similarity = (directions * moves).sum(1) / (lengths * directions.norm(dim=1))
+    similarity = similarity.clamp(-1, 1)  # norms of denormal numbers are inexact
     similarity = torch.where((lengths > 0) & similarity.isfinite(), similarity, 0.0)
     balance: float = payload["balance"]
     return balance * similarity - (1 - balance) * losses

@@ -89,7 +89,7 @@ class LADDMethod(OneShotMethod):
         best = max(scores, key=scores.__getitem__, default=counts[0])
         clusters = torch.tensor(renumbered(labels[best].tolist()))
         clustering = Clustering(clusters, separable=best > 1, cut=None, heights=[])
-        return clustering, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
+        return clustering, {"mode": "k-means"}
 
     def result(self, state: OneShotState) -> dict[str, Any]:
         return super().result(state) | self._how(state)

@@ -49,8 +49,9 @@ class OCFLMethod(UpdateMethod):
 
     ``Gamma`` holds ``1 - cosine`` between every two updates of a round (zero diagonal); the *clustering
     temperature* is its Frobenius norm over ``sqrt(4 n (n - 1))``, in [0, 1], and 0.5 where all are orthogonal. It falls
-    while the common model learns what all clients have in common, and rises once their updates diverge. Where clients
-    are missing, two rounds are compared over the clients that replied in both.
+    while the common model learns what all clients have in common, and rises once their updates diverge: clients are
+    clustered at its first strict rise, as in the authors' code; algorithm 1 to the letter would always cluster them in
+    the first round. Where clients are missing, two rounds are compared over the clients that replied in both.
 
     Attributes
     ----------
@@ -63,10 +64,6 @@ class OCFLMethod(UpdateMethod):
     n_clusters : int or None
         Number of clusters, for "linkage" and "kmeans". None finds it by "linkage", and is 3 for "kmeans". The others
         find the number themselves and take none.
-    trigger : {"first-rise", "algorithm1"}
-        "first-rise" clusters at the first strict rise of the temperature, never in the first round, as the authors'
-        code does and their figures show. "algorithm1" is algorithm 1 to the letter: from minus infinity, at the first
-        temperature not below the last, which is always the first round.
     similarity : {"corrected", "paper"}
         For "affinity": whether it is given similarities or, as in the authors' code, distances in their place.
     compare : {"parameters", "everything"}
@@ -75,7 +72,6 @@ class OCFLMethod(UpdateMethod):
 
     clusterer: from_distances.Clusterer = "linkage"
     n_clusters: Count | None = None
-    trigger: Literal["first-rise", "algorithm1"] = "first-rise"
     similarity: from_distances.Similarity = "corrected"
     weighting: Literal["samples", "clients"] = "clients"
 
@@ -100,7 +96,7 @@ class OCFLMethod(UpdateMethod):
         common = [client for client in part.clients if client in state.present]
         before = _temperature_of(common, state.present, state.distances)
         current = _temperature_of(common if state.present else part.clients, part.clients, distances)
-        fires = current is not None and self.fires(before, current)
+        fires = before is not None and current is not None and current > before
         clusters = self.clustered(fed, state, distances) if fires else None
         if len(part.clients) < 2:  # what was compared last stays
             return Division(clusters, distances, {"temperature": None, "fired": fires})
@@ -110,12 +106,6 @@ class OCFLMethod(UpdateMethod):
         }  # fmt: skip
         values = {"temperature": temperature(distances), "fired": fires}
         return Division(clusters, distances, values, {**compared, "fired": fires})
-
-    def fires(self, before: float | None, current: float) -> bool:
-        """Whether to cluster the clients, by the temperature of this round and of the last, if any."""
-        if self.trigger == "algorithm1":
-            return before is None or current >= before
-        return before is not None and current > before
 
     def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
         rng = fed.rng("grouper", state.steps)

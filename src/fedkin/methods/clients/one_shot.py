@@ -54,10 +54,7 @@ class FoundValues(TypedDict, total=False):
     mode: str
     cut: float | None
     heights: list[float]
-    silhouettes: dict[str, float]
-    weights: list[float]
     radius: float
-    nearest: list[float]
     separable: bool
     noise: float | None
     noise_source: str
@@ -146,7 +143,7 @@ class OneShotMethod(ClientMethod):
         labels = torch.full((len(fed.ids),), UNKNOWN)
         labels[rows] = clustering.labels
         models = state.models[:1].repeat(int(clustering.labels.max()) + 1, 1)
-        after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
+        after = state.next(messages=messages, labels=labels, models=models)
         remarks = {kind: values.pop(kind) for kind in ("note", "warning") if kind in values}
         answered = Trained(sorted(replies), loss=None, missing=replies.missing)
         return after, round_record(fed, answered, labels, phase="embedding", clustering=values, **remarks)
@@ -215,19 +212,15 @@ def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
 
 def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
     """Describe what clients sent, the number of clusters found in it, and the privacy guarantee of the messages."""
-    flips = values.get("flip", [])
-    flips = [flips] if isinstance(flips, int | float) else sorted(flips)
     message, unit = "one message each", "a whole message"
     if "bits" in values:
-        often = " to ".join(f"{flip:.3g}" for flip in dict.fromkeys((flips[0], flips[-1])))
-        message = f"{values['bits']:,} bits each, every bit flipped with probability {often}"
+        message = f"{values['bits']:,} bits each, every bit flipped with probability {values['flip']:.3g}"
     elif "numbers" in values:
         message, unit = f"{values['numbers']:,} numbers each, sums with noise", "one sample"
     clients, clusters = pluralize(len(record["answered"]), "client"), pluralize(record["values"]["clusters"], "cluster")
     sent = f"In step {record['step']}, {clients} sent {message}: {clusters}."
-    if "epsilon" not in values or flips[:1] == [0.0]:
-        who = " of some clients" if len(flips) > 1 else ""
-        return [sent, f"Messages{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."]
+    if "epsilon" not in values or values.get("flip") == 0.0:
+        return [sent, "Messages were sent without noise, with no privacy guarantee; see docs/privacy.md."]
     budget = f"epsilon {values['epsilon']:,.3g}" + (f" and delta {values['delta']:g}" if "delta" in values else "")
     budget += f" for {unit}"
     if values["epsilon"] > MEANINGFUL_EPSILON:
@@ -239,19 +232,13 @@ def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str
 
 
 def _tables(values: Mapping[str, Any]) -> list[ResultTable]:
-    """Return the merge heights of a dendrogram, or silhouettes by the number of clusters."""
-    heights, scores = values.get("heights"), values.get("silhouettes", {})
-    if heights and "cut" in values:
-        cut = values["cut"]
-        caption = "Starting from single clients, the two most similar clusters were merged again and again. " + (
-            "No merge stands out, so there is one cluster." if cut is None else f"Merges above {cut:.3g} were undone."
-        )
-        caption += " The ten highest are shown." if len(heights) > 10 else ""
-        rows = [(f"{rank}", [TableCell(f"{height:.4g}")]) for rank, height in enumerate(heights[:10], 1)]
-        return [ResultTable("Merge heights", caption, "merge, highest first", ["height"], rows)]
-    if len(scores) > 1:
-        best = max(sorted(scores, key=int), key=scores.__getitem__)
-        caption = f"Mean silhouette of the clients for each number of clusters tried; the highest was chosen, {best}."
-        rows = [(count, [TableCell(f"{scores[count]:.3f}")]) for count in sorted(scores, key=int)]
-        return [ResultTable("Silhouette", caption, "clusters", ["mean silhouette"], rows)]
-    return []
+    """Return the merge heights of a dendrogram."""
+    heights, cut = values.get("heights"), values.get("cut")
+    if not heights:
+        return []
+    caption = "Starting from single clients, the two most similar clusters were merged again and again. " + (
+        "No merge stands out, so there is one cluster." if cut is None else f"Merges above {cut:.3g} were undone."
+    )
+    caption += " The ten highest are shown." if len(heights) > 10 else ""
+    rows = [(f"{rank}", [TableCell(f"{height:.4g}")]) for rank, height in enumerate(heights[:10], 1)]
+    return [ResultTable("Merge heights", caption, "merge, highest first", ["height"], rows)]

@@ -103,16 +103,11 @@ class AFCLMethod(SampleMethod):
     predict = staticmethod(CentroidMethod.predict)
     confidence = staticmethod(CentroidMethod.confidence)
     embed = staticmethod(CentroidMethod.embed)
+    ready, result = CentroidMethod.ready, CentroidMethod.result
 
     def init(self, fed: Federation) -> AFCLState:
         """Choose the features for the clients' samples, and return the first state."""
         return AFCLState(**features_for(self.features, describe_clients(fed).shape))
-
-    def ready(self, state: AFCLState) -> bool:
-        return len(state.centroids) > 0
-
-    def result(self, state: AFCLState) -> dict[str, Any]:
-        return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
 
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Draw the first seeds, or move seeds by the means of all clients."""

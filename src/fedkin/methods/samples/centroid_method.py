@@ -218,14 +218,12 @@ class PointsState(CentroidState):
     """State of methods that keep what clients sent, and can so forget a client.
 
     They are `points`, float32 ``(m, width)``, by client in order of id; `sizes`, int64 ``(m,)``, the number of samples
-    that each stands for; and `owners`, int64 ``(m,)``, the client of each. If it `awaits_more`, clients are to send
-    points of their new rows besides.
+    that each stands for; and `owners`, int64 ``(m,)``, the client of each.
     """
 
     points: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     owners: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    awaits_more: bool = False
 
 
 def one_round_of_points(
@@ -241,18 +239,18 @@ def one_round_of_points(
         changes, values = cluster(state)
         return changes, {**values, "local_clusters": state.owners.unique_consecutive(return_counts=True)[1].tolist()}
 
-    if len(state.points) and not state.awaits_more:
+    if len(state.points):
         changes, values = clustered(state)
         after = state.next(finished=True, **changes)
         replies = method.conclude(fed, after)
         return after, Record(list(replies), replies.missing, values)
 
     def cluster_replies(replies: Replies[Payload]) -> RoundOutcome:
-        sent = with_replies(points_of(state) if state.awaits_more else {}, replies)
+        sent = with_replies({}, replies)
         changes, values = clustered(replace(state, **sent))
         if "iterations" in task.holds:
             values["iterations"] = dict(zip(map(str, replies), replies.each("iterations"), strict=True))
-        return {**changes, **sent, "awaits_more": False}, values
+        return {**changes, **sent}, values
 
     return one_round(method, fed, state, task, payload, cluster_replies)
 
@@ -268,15 +266,6 @@ def with_replies(sent: Mapping[str, Tensor], replies: Replies[Payload]) -> dict[
     both = {name: torch.cat([sent[name], part]) if sent else part for name, part in more.items()}
     order = both["owners"].argsort(stable=True)
     return {name: part[order] for name, part in both.items()}
-
-
-def with_more_points(state: Any, clients: Mapping[int, int]) -> Any:
-    """Return a finished `PointsState` reset to before its step, to which clients add points of their new rows.
-
-    It keeps the centroids, for the server to begin with.
-    """
-    owners = torch.tensor([clients[owner] for owner in state.owners.tolist()], dtype=torch.int64)
-    return replace(state, steps=state.steps - 1, finished=False, owners=owners, awaits_more=True)
 
 
 def without_points(state: Any, clients: Collection[int]) -> Any:

@@ -6,8 +6,7 @@ runs k-means on all centres, starting from those of one client and others far aw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -20,9 +19,7 @@ from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Values
 from fedkin.core.replies import MANY, counts_to, int64, is_count, is_name, reals
-from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.preparation import new_rows, remember_rows
-from fedkin.features.extractors import cached_features, extract, width_of
+from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
@@ -31,7 +28,6 @@ from fedkin.methods.samples.centroid_method import (
     nothing_remains,
     one_round_of_points,
     scaled_like_features,
-    with_more_points,
     without_points,
 )
 from fedkin.methods.samples.sample_method import broadcast
@@ -78,21 +74,13 @@ class KFedMethod(CentroidMethod):
     without = staticmethod(without_points)
     remains = staticmethod(nothing_remains)
 
-    def updated(self, state: KFedState, clients: Mapping[int, int]) -> KFedState | None:
-        if self.assign == "induced":
-            return None
-        updated: KFedState = with_more_points(state, clients)
-        return replace(updated, clusters=state.clusters[:0])
-
     def step(self, fed: Federation, state: KFedState) -> tuple[KFedState, Record]:
         """Ask clients for the centres of their own clusters, cluster these, and send all clients the centroids."""
 
         def cluster(state: PointsState) -> RoundOutcome:
             # The first by id and not by arrival, which differs from run to run on a real federation.
             points = state.points
-            start = state.centroids  # of the run that this one updates, whose clusters hardly change
-            if len(start) != self.n_clusters:
-                start = farthest_points(points[state.owners == state.owners[0]], points, self.n_clusters)
+            start = farthest_points(points[state.owners == state.owners[0]], points, self.n_clusters)
             if self.max_iter == 1:
                 clusters, labels = nearest_centroids(points, start).unique(return_inverse=True)
                 centroids = torch.stack([points[labels == cluster].mean(0) for cluster in range(len(clusters))])
@@ -102,8 +90,7 @@ class KFedMethod(CentroidMethod):
             return {"centroids": scaled_like_features(state.features, centroids), "clusters": labels}, values
 
         payload = {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
-        task = cluster_new_rows if state.awaits_more else cluster_locally
-        return one_round_of_points(self, fed, state, task, payload, cluster)
+        return one_round_of_points(self, fed, state, cluster_locally, payload, cluster)
 
     def conclude(self, fed: Federation, state: KFedState) -> Replies[Payload]:
         if self.assign == "nearest":
@@ -125,7 +112,6 @@ def cluster_locally(client: Client, payload: Payload) -> Payload:
     points = cached_features(payload["features"], client.x)
     local = awasthi_sheffet(points, payload["local_clusters"], client.rng)
     client.state["local_clusters"] = local.labels
-    remember_rows(client)
     sizes = local.labels.bincount(minlength=len(local.centres))
     return {"centres": local.centres, "sizes": sizes, "iterations": local.iterations}
 
@@ -138,22 +124,6 @@ def _cluster_block(block: Block, payload: Payload) -> Payload:
     filled = local.sizes > 0
     parts = {"centres": PerClient.where(local.centres, filled), "sizes": PerClient.where(local.sizes, filled)}
     return {**parts, "iterations": local.iterations}
-
-
-@client_task(
-    takes={"features": is_name, "local_clusters": counts_to(MANY)},
-    holds={"centres": reals("points", None), "sizes": int64("points"), "iterations": is_count},
-    sends="Groups of rows: their middle, and how many rows each has, of new rows alone",
-)
-def cluster_new_rows(client: Client, payload: Payload) -> Payload:
-    """Send centres and sizes of local clusters of a client's new rows; of fewer than five they wait for more."""
-    new = new_rows(client)
-    if len(new) < max(MIN_MEMBERS, client.min_members):
-        width = width_of(payload["features"], tuple(client.x.shape[1:]))
-        return {"centres": torch.zeros(0, width), "sizes": torch.zeros(0, dtype=torch.int64), "iterations": 0}
-    (reply,) = cluster_locally.run([replace(new, state={})], [payload])
-    remember_rows(client)
-    return reply
 
 
 @client_task(takes={"result": CENTROIDS, "clusters": int64(None)})

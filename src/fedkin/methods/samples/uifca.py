@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from annotated_types import Gt, Lt
 from torch import Tensor
 
 from fedkin.clustering.k_means import awasthi_sheffet, k_means
@@ -25,7 +24,7 @@ from fedkin.core.method import Count, Positive, Values
 from fedkin.features.extractors import cached_features, drop
 from fedkin.methods.samples.centroid_method import CentroidMethod, features_for, scaled_like_features
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
-from fedkin.nn.aggregation import Aggregation, Means
+from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining, train_locally
 from fedkin.nn.flow import FLOW, Flow, spread_levels
 
@@ -44,6 +43,9 @@ def _are_models(value: Any) -> bool:
     return forms.objection({"models": value}, {"models": form}) is None
 
 
+_MARGIN = 0.05
+"""Of images in [0, 1], whose 256 levels get uniform noise, new in every round, and whose logit is taken: margin that
+keeps values away from 0 and 1 before."""
 _FLOWS: forms.Expected = {"flow": FLOW, "alpha": forms.Nullable(forms.within(0, 0.5))}
 
 
@@ -105,14 +107,8 @@ class UIFCAMethod(SampleMethod):
         Hidden layers of a coupling.
     couplings : int
         Couplings of a flow.
-    alpha : float
-        Of images in [0, 1], whose 256 levels get uniform noise, new in every round, and whose logit is taken: margin
-        that keeps values away from 0 and 1 before (1e-5 is another usual choice).
     start : {"centroids", "random"}
         First assignment: by k-means of all clients' k-means centroids, or by random flows.
-    aggregation : {"mean", "median", "trimmed-mean"}
-        How models are combined: by their mean weighted by samples or, against hostile clients, which then count
-        equally, by the coordinate-wise median or the mean without a fifth of the values at either end.
     """
 
     n_clusters: Count = 10
@@ -124,12 +120,9 @@ class UIFCAMethod(SampleMethod):
     width: Count = 128
     depth: Count = 3
     couplings: Count = 6
-    alpha: Annotated[float, Gt(0), Lt(0.5)] = 0.05
     start: Literal["centroids", "random"] = "centroids"
-    aggregation: Aggregation = "mean"
 
     traits = SampleMethod.traits.replace(
-
         has_device=True,
         paper={
             "start": "random", "cluster_rounds": 20, "rounds": 40, "local_steps": 100, "width": 512,
@@ -146,7 +139,7 @@ class UIFCAMethod(SampleMethod):
         flow = Flow.of({"shape": facts.shape, "width": self.width, "depth": self.depth, "couplings": self.couplings})
         return UIFCAState(
             flow=flow.spec(),
-            alpha=self.alpha if len(facts.shape) == 3 and facts.unit else None,
+            alpha=_MARGIN if len(facts.shape) == 3 and facts.unit else None,
             models=torch.stack([flow.initial(fed.rng("init", k)) for k in range(self.n_clusters)]),
             centroids=self._centroids(fed, facts.shape) if self.start == "centroids" else {},
         )
@@ -155,7 +148,7 @@ class UIFCAMethod(SampleMethod):
         """Do one communication round; in the first of a cluster round, clients assign their samples before training."""
         samples = {} if state.steps % self.rounds == 0 else dict(state.samples)
         clusters, size = state.models.shape
-        means = Means(clusters, size, aggregation=self.aggregation)
+        means = Means(clusters, size)
         losses: list[tuple[float, float]] = []
         moved: list[int] = []
         expected: forms.Expected = {

@@ -47,36 +47,6 @@ def test_a_budget_sets_how_often_bits_are_flipped(epsilon):
     assert wrong == pytest.approx(found["flip"], abs=5 * 0.5 / math.sqrt(15 * BITS))
 
 
-def test_clients_may_choose_for_themselves_and_the_least_private_is_reported():
-    done = planted.run(EmbeddingMethod(**SETTINGS, flips=[0.0, 0.5, 0.2]), pictures.clients())
-    wrong = (done.states[-1].messages != true_messages(done)).double().mean(1)
-    assert wrong[0::3].tolist() == [0.0] * 5
-    assert float(wrong[1::3].mean()) == pytest.approx(0.5, abs=0.1)
-    assert float(wrong[2::3].mean()) == pytest.approx(0.2, abs=0.1)
-    found = done.values[0]["clustering"]
-    assert found["flip"] == [0.0, 0.5, 0.2]
-    assert found["epsilon_bit"] == math.inf
-    assert done.result["flip"] == 0.5  # a newcomer says no more than anyone
-
-
-def unlabelled() -> list[Client]:
-    return [Client(client.id, client.x) for client in pictures.clients()]
-
-
-def test_without_labels_a_run_ends_with_the_clusters():
-    method = EmbeddingMethod(**SETTINGS, form="prototypes", prototypes=pictures.CLASSES, flip=0.0)
-    done = planted.run(method, unlabelled(), seed=1)
-    assert len(done.records) == 1
-    assert done.values[0]["phase"] == "embedding"
-    assert planted.same_partition(done.labels, pictures.TURNS)
-    assert done.result["n_clusters"] == 3
-    assert done.result["models"].shape == (3, 0)
-    for turn in range(3):
-        new = pictures.client(70 + turn, turn, samples=40)
-        own = EmbeddingMethod.assign(done.result, Client(0, new.x, None, rng=torch.Generator().manual_seed(turn)))
-        assert own == done.labels[pictures.TURNS.index(turn)]
-
-
 SPEC = {"name": "dense-autoencoder", "shape": [1, pictures.SIDE, pictures.SIDE], "output": "linear"}
 ENCODER = Encoder.of(SPEC)
 VECTOR = ENCODER.initial(torch.Generator().manual_seed(3))
@@ -86,7 +56,7 @@ ADAM = SGD | {"optimizer": "adam", "steps": None, "batch_size": 6, "learning_rat
 
 def how(**options: Any) -> dict[str, Any]:
     """What the server asks for; one class more than clients have."""
-    plain = {"encoder": SPEC, "vector": VECTOR, "form": "classes", "segments": pictures.CLASSES}
+    plain = {"encoder": SPEC, "vector": VECTOR, "segments": pictures.CLASSES}
     return plain | {"normalise": "segment", "batch_statistics": False, "flip": 0.0} | options
 
 

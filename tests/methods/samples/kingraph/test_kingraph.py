@@ -58,7 +58,6 @@ def test_planted_clusters_are_found_where_no_client_holds_them_all(options: dict
     assert agreement(clients, truth) > 0.99
     assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
     assert records[2].values["clusters"] == 6
-    assert 0.5 <= records[2].values["largest_client_share"] < 0.53  # every cluster is at two clients
 
 
 def test_moments_cross_once_and_then_micro_clusters():

@@ -16,18 +16,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Interval
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.clustering.matching import matched, matched_to
 from fedkin.clustering.tree_cuts import Clustering, Mode, cluster
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
+from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_flag, is_number, one_of, uint8, updates, within
-from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
 from fedkin.methods.clients.local_work import (
@@ -63,15 +59,13 @@ class EmbeddingState(OneShotState):
     """State of one-shot clustering by embeddings: the messages, and the encoder that they are made with.
 
     `Encoder.of` makes the encoder from `encoder`; its model is `vector` ``(size,)``. A message has `segments` parts,
-    one for each class or prototype. `template`, float32 ``(segments, width)``, are the mean prototypes to which each
-    client's are matched; empty with labels. `centre`, float32 ``(width,)``, is the mean direction of all codes; empty
+    one for each class. `centre`, float32 ``(width,)``, is the mean direction of all codes; empty
     before it is known, and if messages are bits. `radius` is the distance from it that is scaled to 1 in class sums.
     """
 
     encoder: dict[str, Any] = field(default_factory=dict)
     vector: Tensor = field(default_factory=lambda: torch.zeros(0))
     segments: int = 0
-    template: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     centre: Tensor = field(default_factory=lambda: torch.zeros(0))
     radius: float = 1.0
 
@@ -108,11 +102,6 @@ class EmbeddingMethod(OneShotMethod):
         Randomised bits, as in the paper; or noisy sums: of each class, the sum of its codes, which are scaled to length
         1 and clipped around the mean of all, and half their number, with Gaussian noise. Sums need labels, are sent
         once, and can find clusters of two clients and clusters that have classes of their own.
-    form : {"classes", "prototypes"}
-        Mean codes of the classes, for which clients need labels; or centres of `prototypes` clusters of their codes,
-        for which they do not. The server matches these across clients. Without labels the run ends after clustering.
-    prototypes : int
-        Clusters of each client's codes.
     normalise : {"segment", "vector"}
         Codes are mapped to [0, 1] per class, as in the authors' code, or all together, as in the paper, which recovers
         the clusters less well.
@@ -127,9 +116,6 @@ class EmbeddingMethod(OneShotMethod):
         is no guarantee. Simulated noise and flips follow from the run's seed, and hide nothing from who knows it.
     delta : float
         For sums, the delta of (epsilon, delta)-differential privacy, in (0, 1).
-    flips : list of float
-        Flip probabilities chosen by the clients themselves (section VII): client i uses the entry at i modulo the
-        length. The list simulates a setting at each client.
     clustering : {"exact", "bayes"}
         How the tree of bits is cut, see `fedkin.clustering.tree_cuts`. A tree of sums is cut above their noise.
     min_size : int or None
@@ -146,14 +132,11 @@ class EmbeddingMethod(OneShotMethod):
     pretraining_epochs: Count = 3
     pretraining_steps: Count = 57
     message: Literal["bits", "sums"] = "bits"
-    form: Literal["classes", "prototypes"] = "classes"
-    prototypes: Count = 10
     normalise: Normalise = "segment"
     batch_statistics: bool = False
     flip: Flip = 0.1
     epsilon: Positive | None = None
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
-    flips: tuple[Flip, ...] = ()
     clustering: Mode = "exact"
     min_size: Count | None = None
     shared_layers: Annotated[int, Ge(0)] = 0
@@ -164,33 +147,26 @@ class EmbeddingMethod(OneShotMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.epsilon is not None and self.flips:
-            raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
-        # Sums are of classes, of codes that depend on one sample each, with noise in place of flips, above which they
-        # are cut.
-        bits = ("form", "batch_statistics", "flip", "flips", "clustering")
-        unused = dict.fromkeys(bits if self.message == "sums" else ("delta",), f"with message = '{self.message}'")
-        refuse_unused(self, unused | ({"prototypes": "with form = 'classes'"} if self.form == "classes" else {}))
-
-    def check_clients(self, fed: Federation) -> None:
-        self.described(fed, labels_needed=self.form == "classes")
+        # Sums are of codes that depend on one sample each, with noise in place of flips, above which they are cut.
+        bits = ("batch_statistics", "flip", "clustering")
+        refuse_unused(
+            self, dict.fromkeys(bits if self.message == "sums" else ("delta",), f"with message = '{self.message}'")
+        )
 
     def init(self, fed: Federation) -> EmbeddingState:
-        """Return the first state: the classifier if there are labels, the encoder from the file or a new one."""
-        shape, classes = self.described(fed, labels_needed=self.form == "classes")
+        """Return the first state: the classifier, and the encoder from the file or a new one."""
+        shape, classes = self.described(fed)
         pretrained = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
         encoder = pretrained.fitted_to(shape, self.encoder or self.autoencoder)
-        state = EmbeddingState(
-            models=torch.zeros(1, 0),
+        classifier = self.classifier_for(shape, classes)
+        return EmbeddingState(
+            module=classifier.spec(),
+            models=classifier.initial(fed.rng("init"))[None],
             labels=torch.full((len(fed.ids),), UNKNOWN),
             encoder=encoder.spec(),
             vector=pretrained.vector,
-            segments=classes if self.form == "classes" else self.prototypes,
+            segments=classes,
         )
-        if not classes:
-            return state
-        classifier = self.classifier_for(shape, classes)
-        return replace(state, module=classifier.spec(), models=classifier.initial(fed.rng("init"))[None])
 
     def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
         """Return an untrained encoder for the clients' data."""
@@ -251,28 +227,22 @@ class EmbeddingMethod(OneShotMethod):
         if self.message == "sums":
             return ClassSums(EPSILON if self.epsilon is None else self.epsilon, self.delta, state.segments, width)
         bits = state.segments * width
-        flips = list(self.flips) or [self.flip] if self.epsilon is None else [flip_probability(self.epsilon, bits)]
-        return FlippedBits(bits, flips, self.clustering, state.template)
+        flip = self.flip if self.epsilon is None else flip_probability(self.epsilon, bits)
+        return FlippedBits(bits, flip, self.clustering)
 
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
         """Return the settings by which clients make messages, apart from flips or noise."""
         how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
         if self.message == "sums":
             return how | {"centre": state.centre, "radius": state.radius}
-        return how | {"form": self.form, "normalise": self.normalise, "batch_statistics": self.batch_statistics}
-
-    def aligned(self, state: EmbeddingState, messages: Tensor) -> tuple[EmbeddingState, Tensor]:
-        if self.form == "classes":
-            return state, messages
-        template, messages = matched(messages, state.segments)
-        return replace(state, template=template), messages
+        return how | {"normalise": self.normalise, "batch_statistics": self.batch_statistics}
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         smallest = least_clients(self.min_size, len(messages))
         clustering, values = self._messages(state).clustered(messages, smallest, fed.rng("grouping"))
         names = ("separable", "cut", "heights", "noise")
         values |= {name: getattr(clustering, name) for name in names} | {"noise_source": noise_source(fed)}
-        if self.message == "bits" and self.form == "classes" and not clustering.labels.any():
+        if self.message == "bits" and not clustering.labels.any():
             values["note"] = (
                 "By bits one cluster was found; method.message = 'sums' finds clusters of few clients, too, if these "
                 "have about 100 labelled samples or more."
@@ -286,24 +256,19 @@ class EmbeddingMethod(OneShotMethod):
         return super().nearest(state, messages)
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
-        return super().result(state) | self._how(state) | self._messages(state).described() | {"form": self.form}
+        return super().result(state) | self._how(state) | self._messages(state).described()
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
         if result.get("message") == "sums":
             return assigned(result, unseen)
         message, _ = message_of(unseen, result)
-        bits = message if result["form"] == "classes" else matched_to(result["template"], message)
-        return nearest_cluster(result["centroids"], bits)
+        return nearest_cluster(result["centroids"], message)
 
     @staticmethod
     def true_bits(client: Client, result: Mapping[str, Any]) -> Tensor:
         """Return a client's bits ``(segments, width)`` before randomisation."""
         return true_bits(client, result)[0]
-
-    @staticmethod
-    def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        return bool(result["form"] == "classes")
 
     def guards_samples(self) -> bool:
         return self.message == "sums"
@@ -311,44 +276,34 @@ class EmbeddingMethod(OneShotMethod):
 
 @dataclass(frozen=True)
 class FlippedBits:
-    """Messages of `bits` bits each; clients take the probabilities of a flip, `flips`, in turn.
-
-    `mode` is how the tree of messages is cut, and `template` is as in `EmbeddingState`.
-    """
+    """Messages of `bits` bits each, every bit flipped with probability `flip`; `mode` is how their tree is cut."""
 
     bits: int
-    flips: list[float]
+    flip: float
     mode: Mode
-    template: Tensor
 
     def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> Replies[Tensor]:
-        """Ask clients for their bits ``(bits,)`` (algorithm 1); prototypes are matched, once there is a template."""
-        payloads = {flip: how | {"flip": flip} for flip in sorted(set(self.flips))}
-        by_client = {client: payloads[self.flips[client % len(self.flips)]] for client in clients}
-        replies = fed.ask(embed, by_client, {"bits": (-(-self.bits // 8),)})
-        messages = replies.map(lambda reply: unpacked(reply["bits"], self.bits))
-        if self.template.numel():
-            messages = messages.map(lambda message: matched_to(self.template, message))
-        return messages
+        """Ask clients for their bits ``(bits,)`` (algorithm 1)."""
+        replies = fed.ask(embed, dict.fromkeys(clients, how | {"flip": self.flip}), {"bits": (-(-self.bits // 8),)})
+        return replies.map(lambda reply: unpacked(reply["bits"], self.bits))
 
     def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
         """Return clusters of messages ``(m, bits)`` (algorithm 2), and plain values for the record."""
-        flip = self.flips[0] if len(self.flips) == 1 else None
-        bit = bit_epsilon(min(self.flips))
-        values = {"mode": self.mode, "bits": self.bits, "flip": self.flips if flip is None else flip}
+        bit = bit_epsilon(self.flip)
+        values = {"mode": self.mode, "bits": self.bits, "flip": self.flip}
         values |= {"epsilon_bit": bit, "epsilon": self.bits * bit}
-        return cluster(messages, self.mode, min_size, rng, flips=flip), values
+        return cluster(messages, self.mode, min_size, rng, flips=self.flip), values
 
     def described(self) -> dict[str, Any]:
         """Return what an unseen client needs for its bits."""
-        return {"flip": max(self.flips), "template": self.template}
+        return {"flip": self.flip}
 
 
 # Tasks of the clients: train the encoder, and describe their data in a few bits.
 
-ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling", "clustering"))
-"""Keys of a client's state: its random answer for either value of every bit, the codes of classes it does not have, and
-the seed of its k-means, as centres in another order would give other answers for the same data."""
+ANSWERS, FILLING = LASTING + "answers", LASTING + "filling"
+"""Keys of a client's state: its random answer for either value of every bit, and the codes of classes it does not have.
+"""
 
 
 @client_task(
@@ -379,8 +334,7 @@ def train_encoder(client: Client, payload: Payload) -> Training:
 
 @client_task(
     takes={
-        "encoder": ENCODER, "vector": updates("size"), "form": one_of("classes", "prototypes"),
-        "segments": counts_to(MAX_CLASSES),
+        "encoder": ENCODER, "vector": updates("size"), "segments": counts_to(MAX_CLASSES),
         "normalise": one_of("segment", "vector"), "batch_statistics": is_flag, "flip": within(0, 0.5),
     },
     holds={"bits": uint8(None)},
@@ -400,7 +354,7 @@ def embed(client: Client, payload: Payload) -> Payload:
 def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
     """Return a client's randomised bits, uint8 ``(segments * width,)``, and the random draws to repeat them.
 
-    `how` has ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
+    `how` has ``encoder`` and ``vector``; ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
     `EmbeddingMethod`.
     """
     segments, remembered = true_bits(client, how)
@@ -412,25 +366,5 @@ def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str,
     """Return a client's bits ``(segments, width)`` before randomisation, and the draws it must remember."""
     encoder = Encoder.of(how["encoder"])
     filling = filling_of(client, FILLING, how["segments"], encoder.width)
-    remembered = {FILLING: filling}
-
-    def codes(x: Tensor) -> Tensor:
-        return encoder.codes(how["vector"], x, how["batch_statistics"])
-
-    if how["form"] == "classes":
-        segments = means_by_class(client, filling, codes)
-    else:
-        seed = client.state.get(CLUSTERING)
-        remembered[CLUSTERING] = torch.tensor(draw_seed(client.rng)) if seed is None else seed
-        segments = _prototypes(codes(client.x), filling, int(remembered[CLUSTERING]))
-    return binary(segments, how["normalise"]), remembered
-
-
-def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
-    """Return the cluster centres of codes ``(prototypes, width)``, in any order; padded with `filling`."""
-    segments = filling.clone()
-    count = min(len(segments), len(codes.unique(dim=0)))
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on their order
-        clusters = KMeans(count, n_init=3, random_state=seed).fit(codes.double().numpy())
-    segments[:count] = torch.from_numpy(clusters.cluster_centers_).float()
-    return segments
+    segments = means_by_class(client, filling, lambda x: encoder.codes(how["vector"], x, how["batch_statistics"]))
+    return binary(segments, how["normalise"]), {FILLING: filling}

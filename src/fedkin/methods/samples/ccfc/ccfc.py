@@ -43,7 +43,7 @@ from fedkin.methods.samples.sample_method import (
     broadcast,
     describe_clients,
 )
-from fedkin.nn.aggregation import Aggregation, Means
+from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import AdamMoments
 
 _RESTARTS = 10
@@ -114,9 +114,6 @@ class CCFCMethod(SampleMethod):
         Whether every client trains separately, as a lower bound: nothing is averaged, and every client has `n_clusters`
         clusters of its own, so that scores are meaningful within a client only. New samples take the nearest cluster of
         any client's network. Models are still sent to the server and back, so traffic is the same.
-    aggregation : {"mean", "median", "trimmed-mean"}
-        How models are combined: by their mean weighted by samples or, against hostile clients, which then count
-        equally, by the coordinate-wise median or the mean without a fifth of the values at either end.
     """
 
     n_clusters: Count = 10
@@ -135,7 +132,6 @@ class CCFCMethod(SampleMethod):
     projector_units: Count = 256
     predictor_units: Count = 16
     standalone: bool = False
-    aggregation: Aggregation = "mean"
 
     traits = SampleMethod.traits.replace(has_device=True, paper={"form": "code", "views": "pillow"})
     state_type: ClassVar[type[State]] = CCFCState
@@ -220,7 +216,7 @@ class CCFCMethod(SampleMethod):
         """
         clients = [i for i in fed.present if by_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
-        means = Means(len(names), size, aggregation=self.aggregation)
+        means = Means(len(names), size)
         settings = {"training": self.shared_with(ContrastiveTraining), "unit": state.unit}
         expected = {"model": forms.updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
         payloads = self._payloads(fed, state, clients, **settings)

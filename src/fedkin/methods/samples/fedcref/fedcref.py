@@ -29,7 +29,7 @@ from fedkin.core.method import Count, Fraction, Oracle, Positive, Values
 from fedkin.methods.samples.fedcref import association, tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
-from fedkin.nn.aggregation import Aggregation, Means
+from fedkin.nn.aggregation import Means
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 from fedkin.report.figures import Figure, Member, MemberTable
 from fedkin.report.numbers import pluralize
@@ -139,26 +139,11 @@ class FedCRefMethod(SampleMethod):
         For "paper": alpha, in per cent.
     threshold : float
         For "paper": theta.
-    safeguard : {"auto", "unmatched", "all"}
-        Which of a client's own models compete in the refinement; "auto" is "unmatched" with "held-out", else "all".
-    leftovers : {"best", "renumbered"}
-        Where samples go that chose none of the models selected in the refinement: to the "best" of these, as in the
-        paper; or "renumbered", as by a mistake in the authors' code, mostly to another, which its figures contain.
     stability : float
-        The paper's tau: a client is stable once at least this fraction of its samples stays in its local cluster.
-    ending : {"either", "both", "graph"}
-        When a run ends: "either" once all clients are stable or the graph is settled, as the paper's text says; "both"
-        once both are true, as its Algorithm 1 is printed; "graph" once the graph is settled, as in the authors' code.
-    tolerance : float
-        The graph is settled once the numbers of communities and of unmatched local clusters both changed by at most
-        this fraction, `patience` times in a row.
-    patience : int
-        Number of such iterations.
+        The paper's tau: a client is stable once at least this fraction of its samples stays in its local cluster. A run
+        ends once all clients are, or the graph of local clusters is settled, as the paper's text says.
     max_iterations : int
         Maximum number of iterations.
-    aggregation : {"mean", "median", "trimmed-mean"}
-        How models are combined: by their mean weighted by samples or, against hostile clients, which then count
-        equally, by the coordinate-wise median or the mean without a fifth of the values at either end.
     oracle : callable, optional
         Only with ``associations="perfect"``.
     """
@@ -176,21 +161,14 @@ class FedCRefMethod(SampleMethod):
     associations: Literal["held-out", "paper", "perfect"] = "held-out"
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Fraction = 0.2
-    safeguard: Literal["auto", "unmatched", "all"] = "auto"
-    leftovers: Literal["best", "renumbered"] = "best"
     stability: Fraction = 0.95
-    ending: Literal["either", "both", "graph"] = "either"
-    tolerance: Annotated[float, Ge(0)] = 0.1
-    patience: Count = 3
     max_iterations: Count = 10
-    aggregation: Aggregation = "mean"
     oracle: Oracle | None = None
 
     traits = SampleMethod.traits.replace(
         finds_k=True, takes_k=False, has_device=True, scenario="label-skew",
         paper={
-            "associations": "paper", "safeguard": "all", "stability": 0.8, "min_steps": 0, "n_clusters": "given",
-            "max_iterations": 20,
+            "associations": "paper", "stability": 0.8, "min_steps": 0, "n_clusters": "given", "max_iterations": 20,
         },
     )  # fmt: skip
     state_type: ClassVar[type[State]] = FedCRefState
@@ -355,7 +333,7 @@ class FedCRefMethod(SampleMethod):
                 for i, parts in members.items()
             }
             replies = work.ask(tasks.train_community, payloads, expected.__getitem__)
-            means = Means(len(models), state.model.size, aggregation=self.aggregation)
+            means = Means(len(models), state.model.size)
             for client, reply in replies.items():
                 for (cluster, _), model, n in zip(members[client], reply["models"], reply["samples"], strict=True):
                     means.add(cluster, model, float(n), client)
@@ -368,12 +346,12 @@ class FedCRefMethod(SampleMethod):
         self, work: Iteration, graph: AssociationGraph, community_models: Tensor, active: list[int]
     ) -> tuple[dict[int, list[int]], dict[int, float]]:
         """Have clients refine local clusters (lines 26-32); return clusters and fractions of unchanged samples."""
-        keep_all = self.safeguard == "all" or (self.safeguard == "auto" and self.associations != "held-out")
+        keep_all = self.associations != "held-out"
         clusters, count = graph.clusters(), len(community_models)
-        # Local clusters whose own models compete with those of all communities.
+        # Local clusters whose own models compete with those of all communities: in the paper all, else unmatched ones.
         competing = {i: [q for q, c in enumerate(clusters[i]) if keep_all or c >= count] for i in active}
         common = {**tasks.spec(work.state.model), "models": community_models}
-        common |= {"free": self.n_clusters == "auto", "renumbered": self.leftovers == "renumbered"}
+        common["free"] = self.n_clusters == "auto"
         payloads = {i: {**common, "own": competing[i]} for i in active}
         expected = {i: {"selected": forms.is_list(forms.below(len(competing[i]) + count))} for i in active}
         replies = work.ask(tasks.refine, payloads, expected.__getitem__)
@@ -385,16 +363,20 @@ class FedCRefMethod(SampleMethod):
         return clusters, {i: reply["unchanged"] for i, reply in replies.items()}
 
     def _is_over(self, history: list[list[int]], all_stable: bool) -> bool:
-        """Whether the run ends (line 6): no client is active any more, the graph is settled (phase 5), or both."""
-        recent = history[1:][-self.patience - 1 :]
-        settled = len(recent) > self.patience and all(
-            abs(after - before) <= self.tolerance * max(before, 1)
-            for earlier, later in pairwise(recent)
-            for before, after in zip(earlier, later, strict=True)
+        """Whether the run ends (line 6): no client is active any more, or the graph is settled (phase 5).
+
+        It is, once the numbers of communities and of unmatched local clusters both changed by at most a tenth, three
+        times in a row.
+        """
+        recent = history[1:][-4:]
+        return all_stable or (
+            len(recent) == 4
+            and all(
+                abs(after - before) <= 0.1 * max(before, 1)
+                for earlier, later in pairwise(recent)
+                for before, after in zip(earlier, later, strict=True)
+            )
         )
-        if self.ending == "graph":
-            return settled
-        return all_stable and settled if self.ending == "both" else all_stable or settled
 
 
 def _errors(result: Mapping[str, Any], x: Tensor) -> Tensor:

@@ -140,8 +140,7 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 @client_task(
     takes={
-        **_SPEC, "free": forms.is_flag, "renumbered": forms.is_flag, "models": forms.updates(None, "size"),
-        "own": forms.is_list(forms.is_count),
+        **_SPEC, "free": forms.is_flag, "models": forms.updates(None, "size"), "own": forms.is_list(forms.is_count),
     },
     holds={"unchanged": forms.within(0, 1), "selected": forms.is_list(forms.is_count, 1)},
     sends="Which clusters the client's rows are in now, and whether that has changed",
@@ -156,7 +155,7 @@ def refine(client: Client, payload: Payload) -> Payload:
         errors = model.errors(models[:, 0], x)
     n_clusters, min_fraction = len(errors), MIN_FRACTION if payload["free"] else None
     errors = torch.cat([errors[payload["own"]], model.errors(payload["models"], x)])
-    labels, selected = cluster_refine(errors, n_clusters, min_fraction, renumbered=payload["renumbered"])
+    labels, selected = cluster_refine(errors, n_clusters, min_fraction)
     client.state.update(labels=labels, previous=before, errors=errors[selected])
     del client.state["models"]  # they belong to the previous labels
     return {"unchanged": clustering_accuracy(before.numpy(), labels.numpy()), "selected": selected}
@@ -191,9 +190,7 @@ def finish(client: Client, payload: Payload) -> Payload:
 # Refinement of local clusters (Algorithm 2), by the models' errors alone.
 
 
-def cluster_refine(
-    errors: Tensor, n_clusters: int, min_fraction: float | None = None, *, renumbered: bool = False
-) -> tuple[Tensor, list[int]]:
+def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None = None) -> tuple[Tensor, list[int]]:
     """Refine clusters by an error matrix ``(models, n)`` (Algorithm 2): labels ``(n,)`` and the models selected.
 
     The paper selects the model that most samples choose, removes it with these samples, and repeats. That changes no
@@ -203,27 +200,16 @@ def cluster_refine(
 
     With `min_fraction` the number is free: all models are selected that are chosen by at least this fraction of an
     average cluster's samples, and the most chosen one in any case.
-
-    With `renumbered` samples that chose no selected model are assigned as in the authors' code. It repeats the choice
-    among the selected models for these samples, and numbers clusters anew by how many of them choose each. So a sample
-    gets the cluster of the model that has the same rank among all samples, which is rarely the model that it chose.
     """
-    choices = errors.argmin(dim=0)
-    wins = torch.bincount(choices, minlength=len(errors))
+    wins = torch.bincount(errors.argmin(dim=0), minlength=len(errors))
     order = torch.argsort(wins, descending=True, stable=True)
     if min_fraction is None:
         by_wins = order[:n_clusters][wins[order[:n_clusters]] > 0]
     else:
         enough = wins[order] >= max(1.0, min_fraction * errors.shape[1] / n_clusters)
         by_wins = order[: max(1, int(enough.sum()))]
-    selected, places = by_wins.sort()
-    if not renumbered:
-        return errors[selected].argmin(dim=0), selected.tolist()
-    labels = errors[by_wins].argmin(dim=0)
-    rest = ~torch.isin(choices, by_wins)
-    ranks = torch.bincount(labels[rest], minlength=len(by_wins)).argsort(descending=True, stable=True).argsort()
-    labels[rest] = ranks[labels[rest]]
-    return places.argsort()[labels], selected.tolist()
+    selected = by_wins.sort().values
+    return errors[selected].argmin(dim=0), selected.tolist()
 
 
 def _begin(client: Client, payload: Payload) -> None:

@@ -46,7 +46,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
 from fedkin.methods.samples.kingraph.own_micro_clusters import (
     KEPT_OF_FORGOTTEN,
     own_step,
-    values_of_own,
     without_clients,
 )
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, private_step
@@ -83,7 +82,6 @@ class KinGraphValues(Values, total=False):
     scales: list[dict[str, Any]]
     stability: float | None
     agreement: float | None
-    largest_client_share: float
     categories_downweighted: bool
     turned: float
     exchanges: int
@@ -306,7 +304,7 @@ class KinGraphMethod(SampleMethod):
             of_second = node_clusters(second.centroids, *how)
             if are_better_separated(second.centroids, of_second[0], clusters, of_second[1]):
                 state, clusters, found = second, of_second[0], {**of_second[1], "categories_downweighted": True}
-        values = {"phase": "graph", **found, **values_of_own(state.own, clusters)}
+        values = {"phase": "graph", **found, **({"micro_clusters": len(state.own)} if len(state.own) else {})}
         scales = [{**scale, "labels": torch.from_numpy(scale["labels"]).short()} for scale in found["scales"]]
         values["scales"] = without_labels(scales)
         return replace(state, finished=True, clusters=clusters, scales=scales), values

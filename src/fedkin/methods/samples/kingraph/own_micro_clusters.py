@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from fedkin.clustering.micro_clusters import merged_nodes, summarise
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
@@ -220,31 +218,6 @@ def _nodes(
     own = own[own[:, 0].argsort(stable=True)]
     update = "done" if due else ""
     return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own, update=update), record
-
-
-def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
-    """Return the fraction of a cluster's samples that are at the client with most of them, mean over samples.
-
-    Cluster, client, numbered from 0, and samples of each micro-cluster are int64 ``(m,)``. The fraction is about one
-    over the number of clients if they are alike, and 1 if no cluster is at two clients.
-    """
-    table = torch.zeros(int(clusters.max()) + 1, int(clients.max()) + 1, dtype=torch.int64)
-    table.index_put_((clusters, clients), counts, accumulate=True)
-    return int(table.max(1).values.sum()) / int(counts.sum())
-
-
-def values_of_own(own: Tensor, clusters: Tensor) -> dict[str, Any]:
-    """Return values for the record: the number of own micro-clusters, and `largest_client_share` of several clients.
-
-    `own` is that of `KinGraphState`, and `clusters`, int64 ``(m,)``, the cluster of each node. Without own
-    micro-clusters there are no values.
-    """
-    if not len(own):
-        return {}
-    clients, nodes, counts = own.unbind(1)
-    numbered = clients.unique(return_inverse=True)[1]
-    share = {"largest_client_share": largest_client_share(clusters[nodes], numbered, counts)} if numbered.any() else {}
-    return {**share, "micro_clusters": len(own)}
 
 
 def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
