@@ -196,7 +196,7 @@ def test_what_has_changed_much_is_to_be_clustered_anew() -> None:
 def test_what_cannot_be_updated_is_refused_in_a_sentence(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("kfed", "nov", "r1", "--clusters", "3")
+    run("kin-graph", "nov", "r1", "--clusters", "3", *OWN)
     write("other", {site: pd.DataFrame({"height": range(9), "id": range(9)}) for site in SITES})
     write("empty", {site: pd.DataFrame({"age": [], "weight": [], "id": []}) for site in SITES})
     for copy in ("real", "damaged", "half", "clients"):

@@ -48,7 +48,6 @@ def test_how_clusters_were_found_is_reported_and_drawn() -> None:
     [
         ({"epsilon_bit": 0.005, "epsilon": 1.0}, "Privacy: epsilon 1 for a whole message. It covers"),
         ({"flip": 0.0, "epsilon_bit": None, "epsilon": None}, "Messages were sent without noise"),
-        ({"flip": [0.0, 0.1], "epsilon_bit": None}, "Messages of some clients were sent without noise"),
     ],
 )
 def test_privacy_is_reported_for_what_it_is(changes: dict, words: str) -> None:

@@ -61,7 +61,7 @@ def test_stable_clients_train_once_more_and_rest(monkeypatch):
 
     monkeypatch.setattr(Federation, "ask", listen)
     fed = LocalFederation(population().clients, seed=0)
-    method = dataclasses.replace(SWIFT, stability=0.7, max_iterations=4, patience=9)
+    method = dataclasses.replace(SWIFT, stability=0.7, max_iterations=4)
     state, rested = method.init(fed), []
     while not state.finished:
         before, asked[:] = state, []
