@@ -12,8 +12,6 @@ from fedkin.report.figures import (
     PageView,
     ResultTable,
     SampleMap,
-    Scale,
-    ScaleTree,
     TableCell,
     Text,
 )
@@ -113,7 +111,6 @@ def full_view(clusters: int = 3) -> PageView:
     counts = [(f"client {at}", [TableCell("5", shade=-0.5)] * clusters + [TableCell("9")]) for at in range(2)]
     means = [(name, [TableCell("0.50", shade=0.5)] * clusters) for name in ("age", "weight")]
     heights = Curve("Heights", "Falling.", [1, 2], {"height": [2.0, 1.0]}, x_label="merge")
-    scales = ScaleTree("Scales", "Rows.", [Scale([9, 1], [], 0.9, True), Scale([5, 4, 1], [0, 0, 1], 0.5, False)])
     pictures = [ClusterPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(clusters)]
     places = SampleMap(
         "", "Nine samples.", rng.random((9, 2)), np.array([[0] * 9, np.arange(9) % 2, np.arange(9) % 3]), chosen=1,
@@ -130,7 +127,7 @@ def full_view(clusters: int = 3) -> PageView:
             PagePart("words", "In words", of_clusters=[f"Cluster {at}: old." for at in range(clusters)]),
             PagePart("associations", "Matched", figures=[matched]),
             PagePart("clients", "Clients", figures=[members]),
-            PagePart("clustering", "How", figures=[Text(["Four bits each.", "No guarantee."]), heights, scales]),
+            PagePart("clustering", "How", figures=[Text(["Four bits each.", "No guarantee."]), heights]),
             PagePart("pictures", "Pictures", figures=pictures),
             PagePart("map", "Map", figures=[places]),
             PagePart("profiles", "Means", figures=[ResultTable("", "Means.", "feature", range(clusters), means)]),

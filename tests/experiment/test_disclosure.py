@@ -33,7 +33,6 @@ def test_groups_limits_and_extremes_are_those_of_the_tasks() -> None:
     assert messages["cluster_locally"] == ("once", "not limited", False)
     assert messages["moments"][1].startswith("a single row")
     assert messages["describe"][1] == "nothing of any row"
-    assert leaving.silent > 0
     assert any("needs the message of each client" in sentence for sentence in leaving.notes)
     other = by_task(rehearsed("afcl", ["method.members=7"]))
     assert other["propose_seeds"][1] == "at least 7"

@@ -8,17 +8,18 @@ from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from pages import record
 
 
-def test_coarser_and_finer_clusters_are_a_tree_where_there_are_any():
+def test_coarser_and_finer_clusters_are_a_table_where_there_are_any():
     scales = [
         {"samples": [5, 3], "parents": [], "stability": 0.9, "chosen": True},
         {"samples": [4, 3, 1], "parents": [0, 1, 0], "stability": 0.7, "chosen": False},
     ]
     values = {"nodes": 1200, "clusters": 2, "found_in": "graph", "scales": scales}
     graph = {"step": 2, "answered": [0, 1, 2], "values": values}
-    text, tree = kingraph_figures([{"values": {"phase": "components"}}, graph])
+    text, table = kingraph_figures([{"values": {"phase": "components"}}, graph])
     assert text.sentences == ["In step 2, 1,200 micro-clusters from 3 clients gave 2 clusters."]
-    assert [list(scale.samples) for scale in tree.scales] == [[5, 3], [4, 3, 1]]
-    assert [scale.chosen for scale in tree.scales] == [True, False]
+    assert [(name, [cell.text for cell in cells]) for name, cells in table.rows] == [
+        ("2 (found)", ["0.900", "5, 3"]), ("3", ["0.700", "4, 3, 1"])
+    ]  # fmt: skip
     values["scales"] = scales[:1]
     assert kingraph_figures([graph]) == [text]
 

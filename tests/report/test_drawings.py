@@ -8,31 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedkin.report.drawings import WIDTH, sample_map, scale_tree, sprite
-from fedkin.report.figures import SampleMap, Scale, ScaleTree
-
-
-def rows(markup: str) -> list[list[tuple[float, float, str]]]:
-    """Left, width and look of the blocks of every row."""
-    found: dict[str, list[tuple[float, float, str]]] = {}
-    for x, y, width, look in re.findall(r'<rect x="(\S+)" y="(\S+)" width="(\S+)" [^>]*class="block ([^"]*)"', markup):
-        found.setdefault(y, []).append((float(x), float(width), look))
-    return list(found.values())
-
-
-def test_parts_lie_below_the_whole_and_have_its_colour() -> None:
-    scales = [
-        Scale([60, 40], [], 0.9, False),
-        Scale([50, 40, 10], [0, 1, 0], None, True),
-        Scale([50, 30, 10, 10], [0, 1, 2, 1], 0.8, False),
-    ]
-    markup = scale_tree(ScaleTree("Scales", "Rows.", scales))
-    _, middle, last = rows(markup)
-    assert [look.split()[0] for _, _, look in middle] == ["c0", "c2", "c1"], "both parts of the first come first"
-    assert [look.split()[0] for _, _, look in last] == ["c0", "c2", "c1", "c1"]
-    assert "part of cluster 1 of the row above" in markup
-    assert "3 clusters (found)" in markup
-
+from fedkin.report.drawings import WIDTH, sample_map, sprite
+from fedkin.report.figures import SampleMap
 
 # Pictures.
 

@@ -63,7 +63,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Disclosure:
-    """What leaves a client by a method with its settings: the `messages` that were sent, and `silent` ones without.
+    """What leaves a client by a method with its settings: the `messages` that were sent.
 
     `notes` are sentences on what protects, and on what whoever reads the messages can find out.
     """
@@ -71,7 +71,6 @@ class Disclosure:
     method: str
     lead: str
     messages: Sequence[Message]
-    silent: int
     notes: Sequence[str]
 
     def to_json(self) -> str:
@@ -85,13 +84,12 @@ class Disclosure:
 
     def part(self) -> PagePart:
         """Return it as a section of a page."""
-        silent = f"Besides, clients were asked {pluralize(self.silent, 'thing')} to which nothing is replied."
         heads = ["how often", "fewest rows behind a number", "largest"]
         rows = [
             (each.what, [*map(TableCell, (each.often, each.smallest, format_bytes(each.size) if each.size else "–"))])
             for each in self.messages
         ]
-        table = ResultTable("", silent if self.silent else "", "what a client sends", heads, rows)
+        table = ResultTable("", "", "what a client sends", heads, rows)
         return PagePart("disclosure", "What leaves a client", paragraphs=[self.lead, *self.notes], figures=[table])
 
     def page(self) -> PageView:
@@ -110,7 +108,7 @@ def disclosed(config: Config, by_task: Mapping[str, Mapping[str, int]], steps: i
     if any(name.startswith(SUMS) for name in replied):
         messages.append(Message(SUMS, send_key.sends, "at each sum", _FEWEST["none"]))
     notes = [*_protection(config), *_readers(config, messages)]
-    return Disclosure(config.method_name, lead, messages, len(by_task) - len(replied), notes)
+    return Disclosure(config.method_name, lead, messages, notes)
 
 
 def _message(config: Config, task: Task, counted: Mapping[str, int], steps: int, summed: bool) -> Message:

@@ -1,4 +1,4 @@
-"""Drawings of clusters: the tree of coarser and finer ones, maps of samples, pictures, and tables of local ones."""
+"""Drawings of clusters: maps of samples, pictures, and tables of local clusters."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import io
 import json
 import math
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.figures import ClusterPictures, MemberTable, SampleMap, Scale, ScaleTree
+from fedkin.report.figures import ClusterPictures, MemberTable, SampleMap
 from fedkin.report.markup import (
     WIDTH,
     Drawing,
@@ -22,63 +21,12 @@ from fedkin.report.markup import (
     cluster_title,
     element,
     figure,
-    numbers_below,
     sheet,
     short,
     table,
     text,
 )
-from fedkin.report.numbers import pluralize, shown
-
-LEFT, RIGHT = 30.0, 36.0  # beside the blocks of a tree: numbers of clusters, and stabilities
-
-
-def scale_tree(tree: ScaleTree) -> str:
-    """Draw a tree of scales as an HTML figure: a row per scale, a block per cluster as wide as its samples.
-
-    A cluster's block lies below the one that it is part of, and what is part of a final cluster has its colour.
-    """
-    drawing, top = Drawing("scales"), 18.0
-    row = min(40.0, max(22.0, 320 / len(tree.scales)))
-    drawing.text(0, top - 6, "clusters", "head")
-    drawing.text(WIDTH, top - 6, "stability", "end head")
-    places: list[int] = []
-    colours: list[int | None] = []
-    for index, scale in enumerate(tree.scales):
-        inherited = [colours[parent] for parent in scale.parents] or [None] * len(scale.samples)
-        colours = list(range(len(inherited))) if scale.chosen else inherited
-        above = [places[parent] for parent in scale.parents] or [0] * len(scale.samples)
-        order = sorted(range(len(above)), key=lambda cluster: (above[cluster], cluster))
-        places = [order.index(cluster) for cluster in range(len(order))]
-        _draw_scale(drawing, scale, order, colours, top + row * index, row - 4)
-    words = f"{tree.title}: {'; '.join(map(_scale_in_words, tree.scales))}."
-    rows = [(len(s.samples), shown(s.stability, "number"), "found" if s.chosen else "") for s in tree.scales]
-    numbers = numbers_below(tree.title, ["clusters", "stability", ""], rows)
-    return figure(tree.title, tree.caption, drawing.write(top + row * len(tree.scales), words), numbers)
-
-
-def _draw_scale(
-    drawing: Drawing, scale: Scale, order: Sequence[int], colours: Sequence[int | None], top: float, height: float
-) -> None:
-    base, chosen = top + height / 2 + 3, " chosen" if scale.chosen else ""
-    drawing.text(LEFT - 10, base, len(order), f"end name{chosen}")
-    if scale.stability is not None:
-        drawing.text(WIDTH, base, f"{scale.stability:.2f}", f"end name{chosen}")
-    unit = (WIDTH - LEFT - RIGHT) / max(sum(scale.samples), 1)
-    ends = [LEFT + unit * end for end in accumulate((scale.samples[cluster] for cluster in order), initial=0)]
-    for cluster, (start, stop) in zip(order, pairwise(ends), strict=True):
-        width = max(stop - start - 1, 0.4)  # so that blocks do not touch, and the smallest can be seen
-        part = f"\npart of cluster {scale.parents[cluster]} of the row above" if scale.parents else ""
-        tip = f"{_scale_in_words(scale)}\ncluster {cluster}: {pluralize(scale.samples[cluster], 'sample')}{part}"
-        drawing.box(start, top, width, height, f"block {cluster_class(colours[cluster])}{chosen}", tip)
-        if scale.chosen and width >= 15:
-            drawing.text(start + width / 2, base, cluster, "middle in")
-
-
-def _scale_in_words(scale: Scale) -> str:
-    stability = "" if scale.stability is None else f", stability {shown(scale.stability, 'number')}"
-    return f"{pluralize(len(scale.samples), 'cluster')}{stability}{' (found)' if scale.chosen else ''}"
-
+from fedkin.report.numbers import pluralize
 
 _DOT = 2.4  # radius of a sample, so that some hundred can be told apart on a phone
 

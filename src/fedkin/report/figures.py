@@ -65,30 +65,6 @@ class MemberTable:
     clients: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Partition of the samples at one resolution, with numbers of samples by cluster.
-
-    `parents` are by cluster the one of the scale before that it is part of; empty in the first scale. `stability`, at
-    most 1, is that of the partition when some micro-clusters are left out. Exactly one scale of a tree is `chosen`, as
-    the clusters found.
-    """
-
-    samples: Sequence[int]
-    parents: Sequence[int]
-    stability: float | None
-    chosen: bool
-
-
-@dataclass(frozen=True)
-class ScaleTree:
-    """Hierarchy of partitions of the same samples, from coarse to fine, with a caption that says what to see."""
-
-    title: str
-    caption: str
-    scales: Sequence[Scale]
-
-
 @dataclass(frozen=True, eq=False)
 class ClusterPictures:
     """Mean image, or of photographs the middle one, and some members of a cluster of images, with its number, and how
@@ -182,7 +158,7 @@ class Text:
     sentences: Sequence[str]
 
 
-Figure = Curve | MemberTable | ScaleTree | ClusterPictures | SampleMap | ResultTable | Text
+Figure = Curve | MemberTable | ClusterPictures | SampleMap | ResultTable | Text
 
 
 @dataclass(frozen=True)

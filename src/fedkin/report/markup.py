@@ -80,10 +80,6 @@ class Drawing:
         """Add a straight line."""
         self.path(f"M{short(x0)} {short(y0)}L{short(x1)} {short(y1)}", look)
 
-    def box(self, x: float, y: float, width: float, height: float, look: str, tip: str | None = None) -> None:
-        """Add a rectangle, with a tooltip if any."""
-        self.parts.append(element("rect", x=x, y=y, width=width, height=height, class_=look, data_tip=tip))
-
     def write(self, height: float, words: str) -> str:
         """Write the SVG; `words` describe it for screen readers."""
         box = f"0 0 {WIDTH:g} {short(height)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedkin.report.figures import Scale, ScaleTree, Text
-from fedkin.report.numbers import pluralize
+from fedkin.report.figures import ResultTable, TableCell, Text
+from fedkin.report.numbers import pluralize, shown
 
 _FOUND_IN = {
     "graph": "",
@@ -17,9 +17,9 @@ _FOUND_IN = {
 }
 
 
-def kingraph_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | ScaleTree]:
-    """Describe the cut in a sentence and, of several scales, by their tree."""
-    figures: list[Text | ScaleTree] = []
+def kingraph_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | ResultTable]:
+    """Describe the cut in a sentence and, of several scales, by a table of them."""
+    figures: list[Text | ResultTable] = []
     for record in records:
         values = record["values"]
         if not (scales := values.get("scales")):
@@ -28,12 +28,15 @@ def kingraph_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | ScaleT
         gave = f"{pluralize(values['clusters'], 'cluster')}{_FOUND_IN[values['found_in']]}"
         figures.append(Text([f"In step {record['step']}, {nodes} from {clients} gave {gave}."]))
         if len(scales) > 1:
-            drawn = [Scale(scale["samples"], scale["parents"], scale["stability"], scale["chosen"]) for scale in scales]
             caption = (
-                "Each row is one division of all samples, the coarsest first, and each block a cluster, as wide as it "
-                "has samples, below the cluster that most of it is part of. Coloured rows are the clusters found and "
-                "what they divide into; fedkin cut gives those of another row. Stability: how alike clusters are if "
-                "some micro-clusters are left out, 1 is the same (ARI)."
+                "Each row is one division of all samples, the coarsest first; fedkin cut gives its clusters. "
+                "Stability: how alike clusters are if some micro-clusters are left out, 1 is the same (ARI)."
             )
-            figures.append(ScaleTree("Coarser and finer clusters", caption, drawn))
+            rows = []
+            for scale in scales:
+                name = f"{len(scale['samples'])}{' (found)' if scale['chosen'] else ''}"
+                sizes = ", ".join(f"{size:,}" for size in sorted(scale["samples"], reverse=True))
+                rows.append((name, [TableCell(shown(scale["stability"], "share")), TableCell(sizes)]))
+            heads = ["stability", "samples of each"]
+            figures.append(ResultTable("Coarser and finer clusters", caption, "clusters", heads, rows))
     return figures
