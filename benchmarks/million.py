@@ -72,12 +72,18 @@ def write_rows(path: Path, clients: int) -> None:
 
 def methods() -> dict[str, Callable[[], Any]]:
     from fedkin.methods.samples.centralized import KMeansMethod
+    from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
+    from fedkin.methods.samples.ffcm import FFCMMethod
     from fedkin.methods.samples.kfed import KFedMethod
     from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+    from fedkin.methods.samples.mufc import MUFCMethod
 
     return {
         "kfed": KFedMethod,
         "kmeans": lambda: KMeansMethod(n_init=1),
+        "mufc": MUFCMethod,
+        "ffcm": lambda: FFCMMethod(aggregation="mean", start="uniform", rounds=2),
+        "feddp-kmeans": FedDPKMeansMethod,
         "kin-graph": lambda: KinGraphMethod(
             n_clusters=CLUSTERS, common_micro_clusters=False, components=10, features="raw"
         ),
@@ -234,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and append a line for each run to the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("csv", type=Path, nargs="?", default=Path("million.csv"))
-    parser.add_argument("--methods", nargs="+", default=["plain", "kfed", "kmeans"])
+    parser.add_argument("--methods", nargs="+", default=["plain", "kfed", "kmeans", "mufc", "ffcm", "feddp-kmeans"])
     parser.add_argument("--clients", nargs="+", type=int, default=[1_000, 10_000, 100_000])
     parser.add_argument("--singles", action="store_true")
     parser.add_argument("--folder", type=Path, help="where rows are written, and deleted again")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means, memberships
+from fedkin.core import FedkinError
 
 FUZZINESS = st.sampled_from([1.01, 1.1, 1.5, 2.0, 5.0])
 SEEDS = st.integers(0, 10_000)
@@ -58,3 +59,15 @@ def test_a_point_on_centres_belongs_to_them_alone(fuzziness):
     found = fuzzy_c_means(points, points.clone(), fuzziness)
     torch.testing.assert_close(found.centres, points)
     assert found.moved == 0.0
+
+
+@pytest.mark.parametrize(
+    ("points", "start", "fuzziness", "words"),
+    [
+        (torch.ones(3, 2), torch.ones(1, 2), 1.0, "fuzziness is 1.0"),
+        (torch.ones(3, 2), torch.ones(0, 2), 2.0, "0 centres"),
+    ],
+)
+def test_bad_input_gets_a_sentence(points, start, fuzziness, words):
+    with pytest.raises(FedkinError, match=words):
+        fuzzy_c_means(points, start, fuzziness)

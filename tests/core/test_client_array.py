@@ -11,6 +11,8 @@ from fedkin.core.runner import Runner
 from fedkin.data.preparation import DESCRIBED
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.centralized import KMeansMethod
+from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
+from fedkin.methods.samples.ffcm import FFCMMethod
 from fedkin.methods.samples.kfed import KFedMethod
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.mufc import MUFCMethod
@@ -19,7 +21,10 @@ SIZES = [9, 12, 9, 3, 12, 30, 9]
 METHODS = {
     "kfed": KFedMethod(n_clusters=3, local_clusters=4),
     "kfed, induced": KFedMethod(n_clusters=3, assign="induced"),
+    "ffcm": FFCMMethod(n_clusters=3, local_clusters=2, rounds=3),
+    "ffcm, mean": FFCMMethod(n_clusters=3, start="uniform", aggregation="mean", rounds=3),
     "mufc": MUFCMethod(n_clusters=3, local_clusters=5),
+    "feddp-kmeans": FedDPKMeansMethod(n_clusters=3, epsilon=50.0, margin=0.9, rounds=2),
     "kin-graph": KinGraphMethod(n_clusters=3, common_micro_clusters=False, min_members=3, broadcast_nodes=True),
     "kin-graph, kept": KinGraphMethod(n_clusters=3, common_micro_clusters=False, min_members=3, broadcast_nodes=False),
     "kin-graph, common": KinGraphMethod(n_clusters=3, common_micro_clusters=True, min_members=3),

@@ -14,22 +14,23 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.nearest import ROUNDING
+from fedkin.core.errors import FedkinError
 
 _CHUNK = 256
 """Points at a time: with 784 numbers each they stay in a core's cache between the two products of an iteration."""
 
 
 class Clusters(NamedTuple):
-    """Result of fuzzy c-means.
+    """Result of fuzzy c-means of one set of points, or, with a first dimension more, of several sets.
 
     `centres` are float32 ``(k, width)``, and `supports`, float32 ``(k,)``, sums of the points' memberships.
-    `iterations` are moves of the centres; `moved` is the largest Euclidean move of a centre in the last one.
+    `iterations`, int64, are moves of the centres; `moved` is the largest Euclidean move of a centre in the last one.
     """
 
     centres: Tensor
     supports: Tensor
-    iterations: int
-    moved: float
+    iterations: Tensor
+    moved: Tensor
 
 
 def fuzzy_c_means(
@@ -37,59 +38,110 @@ def fuzzy_c_means(
 ) -> Clusters:
     """Run fuzzy c-means until no centre moves further than `tolerance`.
 
-    `points` are float32 ``(n, width)``, and the centres `start` float32 ``(k, width)``, at least one of each.
-    `fuzziness` is m > 1: towards 1 it is k-means; with much more than 2, or in many dimensions, all centres meet in the
-    mean. `tolerance` is in the units of the points, and `max_iterations` at least 1. A centre that no point belongs to
-    stays where it started, with a support of 0.
+    `points` are float32 ``(n, width)``, and the centres `start` float32 ``(k, width)``. `fuzziness` is m > 1: towards 1
+    it is k-means; with much more than 2, or in many dimensions, all centres meet in the mean. `tolerance` is in the
+    units of the points, and `max_iterations` at least 1. A centre that no point belongs to stays where it started, with
+    a support of 0. Raises FedkinError if there are no points or centres, or they differ in width, or `fuzziness` is not
+    above 1.
+    """
+    _check(points, start, fuzziness)
+    found = fuzzy_c_means_of_sets(points[None], start[None], None, fuzziness, tolerance, max_iterations)
+    return Clusters(*(part[0] for part in found))
+
+
+def fuzzy_c_means_of_sets(
+    points: Tensor,
+    start: Tensor,
+    valid: Tensor | None,
+    fuzziness: float,
+    tolerance: float = 1e-4,
+    max_iterations: int = 1000,
+) -> Clusters:
+    """Run `fuzzy_c_means` on points ``(sets, n, width)`` from centres ``(sets, k, width)`` of each set's own.
+
+    `valid`, bool ``(sets, k)``, says which centres there are; all by default.
     """
     middle = _mean_of_chunks(points)
     centres = start - middle  # near the origin, rounding is smallest
-    moved, iterations = torch.inf, 0
-    while moved > tolerance and iterations < max_iterations:
-        sums, masses = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)
-        for part in _near(points, middle):
-            pull = (fuzziness * _log_memberships(part, centres, fuzziness)).exp()
+    off = torch.zeros(centres.shape[:2]) if valid is None else torch.where(valid, 0.0, torch.inf)
+    moved, iterations = torch.full((len(points),), torch.inf), torch.zeros(len(points), dtype=torch.int64)
+    # Sets whose centres move still, with their points and their mean.
+    rows, moving, mean = torch.arange(len(points)), points, middle
+    for _ in range(max_iterations):
+        before, far = centres[rows], off[rows]
+        sums, masses = torch.zeros(before.shape, dtype=torch.float64), torch.zeros(far.shape, dtype=torch.float64)
+        for part in _near(moving, mean):
+            pull = (fuzziness * _log_memberships(part, before, far, fuzziness)).exp()
             sums += pull @ part
-            masses += pull.sum(1)
-        after = torch.where(masses[:, None] > 0, sums / masses[:, None], centres.double()).float()
-        moved, iterations = float((after - centres).norm(dim=1).max()), iterations + 1
-        centres = after
-    supports = torch.zeros(len(centres), dtype=torch.float64)
+            masses += pull.sum(2)
+        after = torch.where(masses[..., None] > 0, sums / masses[..., None], before.double()).float()
+        centres[rows], moved[rows] = after, (after - before).norm(dim=2).amax(1)
+        iterations[rows] += 1
+        move = moved[rows] > tolerance
+        if not bool(move.all()):
+            rows, moving, mean = rows[move], moving[move], mean[move]
+        if not len(rows):
+            break
+    supports = torch.zeros(off.shape, dtype=torch.float64)
     for part in _near(points, middle):
-        supports += _log_memberships(part, centres, fuzziness).exp().sum(1)
+        supports += _log_memberships(part, centres, off, fuzziness).exp().sum(2)
     return Clusters(centres + middle, supports.float(), iterations, moved)
 
 
 def memberships(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
     """Return the memberships of `points` ``(n, width)`` in `centres` ``(k, width)``: ``(n, k)``, rows sum to 1.
 
-    A point on centres belongs only to them, in equal parts.
+    A point on centres belongs only to them, in equal parts. Raises FedkinError as `fuzzy_c_means` does.
     """
-    middle = centres.mean(0)
-    parts = [_log_memberships(part, centres - middle, fuzziness) for part in _near(points, middle)]
-    return torch.cat(parts, dim=1).exp().T
+    _check(points, centres, fuzziness)
+    return memberships_of_sets(points[None], centres, fuzziness)[0]
 
 
-def _log_memberships(part: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
-    """Return logarithms of memberships, ``(k, n)``: centres by points, the order that makes products fastest."""
-    lengths = centres.square().sum(1)[:, None] + part.square().sum(1)
-    squared = torch.addmm(lengths, centres, part.T, alpha=-2.0)
+def memberships_of_sets(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
+    """Return the `memberships` of points ``(sets, n, width)`` in the same centres for all: ``(sets, n, k)``."""
+    middle = centres.mean(0, keepdim=True)
+    near, off = (centres - middle).expand(len(points), -1, -1), torch.zeros(len(points), len(centres))
+    parts = [_log_memberships(part, near, off, fuzziness) for part in _near(points, middle[None])]
+    return torch.cat(parts, dim=2).exp().mT
+
+
+def _log_memberships(part: Tensor, centres: Tensor, off: Tensor, fuzziness: float) -> Tensor:
+    """Return logarithms of memberships, ``(sets, k, n)``: centres by points, the order that makes products fastest.
+
+    Infinite `off` ``(sets, k)`` are no centres.
+    """
+    lengths = centres.square().sum(2)[..., None] + part.square().sum(2)[:, None]
+    squared = torch.baddbmm(lengths, centres, part.mT, alpha=-2.0)
     on = squared <= ROUNDING * lengths
+    if bool(off.any()):
+        squared += off[..., None]
+        on &= off[..., None] == 0
     logits = squared.log().div_(1.0 - fuzziness)
     if bool(on.any()):
-        logits = torch.where(on.any(0), torch.where(on, 0.0, -torch.inf), logits)
-    return logits.log_softmax(0)
+        logits = torch.where(on.any(1, keepdim=True), torch.where(on, 0.0, -torch.inf), logits)
+    return logits.log_softmax(1)
 
 
 def _near(points: Tensor, middle: Tensor) -> Iterator[Tensor]:
-    """Yield `points` relative to `middle`, some at a time, in one buffer that is overwritten."""
-    place = torch.empty_like(points[:_CHUNK])
-    for part in points.split(_CHUNK):
-        yield torch.sub(part, middle, out=place[: len(part)])
+    """Yield `points` ``(sets, n, width)`` relative to `middle`, some at a time, in one buffer that is overwritten."""
+    place = torch.empty_like(points[:, :_CHUNK])
+    for part in points.split(_CHUNK, dim=1):
+        yield torch.sub(part, middle, out=place[:, : part.shape[1]])
 
 
 def _mean_of_chunks(points: Tensor) -> Tensor:
-    total = torch.zeros(points.shape[1], dtype=torch.float64)
-    for part in points.split(_CHUNK):
-        total += part.sum(0)
-    return (total / len(points)).float()
+    total = torch.zeros(len(points), 1, points.shape[2], dtype=torch.float64)
+    for part in points.split(_CHUNK, dim=1):
+        total += part.sum(1, keepdim=True)
+    return (total / points.shape[1]).float()
+
+
+def _check(points: Tensor, centres: Tensor, fuzziness: float) -> None:
+    if not fuzziness > 1.0:
+        raise FedkinError(f"fuzziness is {fuzziness}; it must be above 1.")
+    if not len(points) or not len(centres):
+        raise FedkinError(
+            f"There are {len(points)} points and {len(centres)} centres; fuzzy c-means needs at least one of each."
+        )
+    if points.shape[1] != centres.shape[1]:
+        raise FedkinError(f"Points have {points.shape[1]} numbers and centres {centres.shape[1]}; they need the same.")

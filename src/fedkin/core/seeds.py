@@ -159,21 +159,51 @@ def uniform(shape: Sequence[int], noise: Noise, dtype: torch.dtype = torch.float
     return noise.uniform(math.prod(shape)).reshape(tuple(shape)).to(dtype)
 
 
-def integers_below(bounds: NDArray[np.int64], noise: Noise) -> NDArray[np.int64]:
-    """Return a uniform integer in [0, bound) for each of `bounds` ``(n,)``, all at least 1; exactly uniform."""
+class ClientNoise:
+    """Generators of several clients, which draw at once the numbers that each draws by itself."""
+
+    def __init__(self, rngs: Sequence[torch.Generator]) -> None:
+        self.rngs = rngs
+        self._words, self._next = np.empty((len(rngs), 0), np.int64), np.zeros(len(rngs), np.int64)
+
+    def words(self, owners: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the next integer in [0, 2^63) of each of `owners` ``(n,)``, places of clients in ascending order."""
+        counts = np.bincount(owners, minlength=len(self.rngs))
+        short = int((self._next + counts).max()) - self._words.shape[1]
+        if short > 0:
+            more = [_words(np.empty(max(short, 1024)), rng) for rng in self.rngs]  # 8 kB a client, to ask it seldom
+            used = int(self._next.min())
+            self._words, self._next = np.hstack([self._words[:, used:], more]), self._next - used
+        before = np.cumsum(counts) - counts
+        places = self._next[owners] + np.arange(len(owners)) - before[owners]
+        self._next = self._next + counts
+        words: NDArray[np.int64] = self._words[owners, places]
+        return words
+
+
+def integers_below(
+    bounds: NDArray[np.int64], noise: Noise | ClientNoise, owners: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Return a uniform integer in [0, bound) for each of `bounds` ``(n,)``, all at least 1; exactly uniform.
+
+    `owners` ``(n,)`` are as of `ClientNoise.words`.
+    """
+    owners = np.zeros_like(bounds) if owners is None else owners
     limits = 2**63 - 1 - (2**63 - 1) % bounds  # words from here on would favour small remainders
-    words = _words(len(bounds), noise)
+    words = _words(owners, noise)
     while len(biased := (words >= limits).nonzero()[0]):
-        words[biased] = _words(len(biased), noise)
+        words[biased] = _words(owners[biased], noise)
     return words % bounds
 
 
-def _words(count: int, noise: Noise) -> NDArray[np.int64]:
-    """Return uniform integers in [0, 2^63)."""
+def _words(owners: NDArray[Any], noise: Noise | ClientNoise) -> NDArray[np.int64]:
+    """Return a uniform integer in [0, 2^63) for each of `owners`."""
+    if isinstance(noise, ClientNoise):
+        return noise.words(owners)
     if isinstance(noise, torch.Generator):
-        drawn: NDArray[np.int64] = torch.empty(count, dtype=torch.int64).random_(generator=noise).numpy()
+        drawn: NDArray[np.int64] = torch.empty(len(owners), dtype=torch.int64).random_(generator=noise).numpy()
         return drawn
-    return (noise.words(count) >> np.uint64(1)).astype(np.int64)
+    return (noise.words(len(owners)) >> np.uint64(1)).astype(np.int64)
 
 
 def noise_for(noise: Noise, values: Sequence[Tensor]) -> tuple[Noise, bytes]:

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import LASTING, Client
+from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Federation
 from fedkin.core.files import FileError, file_lock, read_json, write_secret
-from fedkin.core.seeds import noise_for
+from fedkin.core.seeds import ClientNoise, noise_for
 from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu
 
 ACCOUNT = "account.json"
@@ -103,6 +104,22 @@ def released(
     return add_noise(exact, sensitivity, payload["deviation"], noise) if may else None
 
 
+def released_of_block(
+    block: Block, exact: Sequence[Tensor], sensitivity: float, payload: Mapping[str, Any]
+) -> list[Tensor]:
+    """Do `released` for many clients, of sums ``(clients, ...)``; those that send nothing are `Block.declined`."""
+    rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
+    clients = [Client(int(block.ids[place]), x, state=block.state.of(place)) for place, x in enumerate(block.x)]
+    names = [noise_for(rng, [])[1] for rng in rngs]
+    sends = torch.tensor([charged(*each, sensitivity, payload) for each in zip(clients, names, strict=True)])
+    block.declined = ~sends
+    places = sends.nonzero()[:, 0]
+    for name in (NAMES, SPENT, BUDGET) if len(places) else ():
+        block.keep(name, PerClient.of([clients[place].state[name] for place in places.tolist()]), places)
+    noise = ClientNoise([rng for rng, may in zip(rngs, sends.tolist(), strict=True) if may])
+    return add_noise([part[sends] for part in exact], sensitivity, payload["deviation"], noise)
+
+
 def charged(client: Client, name: bytes, sensitivity: float, payload: Mapping[str, Any]) -> bool:
     """Charge a client for a release whose noise has this `name`, see `released`; return whether it may be sent."""
     names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))
@@ -148,10 +165,13 @@ def on_grid(numbers: Tensor) -> Tensor:
 
 
 def sum_products(batches: Iterable[Tensor], width: int) -> Tensor:
-    """Return the exact sum of outer products of batches of `clipped` rows: float64 ``(width, width)``."""
+    """Return the exact sum of outer products of `clipped` rows ``(n, width)``, in batches: float64 ``(width, width)``.
+
+    Rows of several clients are ``(clients, n, width)``, and so many are the sums.
+    """
     total = torch.zeros(width, width, dtype=torch.int64)
     for rows in batches:
-        total += (rows.T @ rows * _GRID**2).long()
+        total = total + (rows.mT @ rows * _GRID**2).long()
     return total.double() / _GRID**2
 
 

@@ -36,7 +36,7 @@ from scipy.special import log_ndtr
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.seeds import Noise, bisect_upwards, integers_below
+from fedkin.core.seeds import ClientNoise, Noise, bisect_upwards, integers_below
 
 Integers = NDArray[np.int64]
 
@@ -75,19 +75,23 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return bisect_upwards(lambda epsilon: gaussian_delta(epsilon, mu) <= delta)[1]
 
 
-def add_noise(values: Sequence[Tensor], sensitivity: float, standard_deviation: float, noise: Noise) -> list[Tensor]:
+def add_noise(
+    values: Sequence[Tensor], sensitivity: float, standard_deviation: float, noise: Noise | ClientNoise
+) -> list[Tensor]:
     """Add independent discrete Gaussian noise to each number of sums; float64, multiples of a power of two.
 
-    One sample changes all `values` together by at most `sensitivity` in Euclidean length. The standard deviation is a
-    little more than that required, see this module. With 0 nothing is added or rounded. Raises FedkinError if it is
-    millions of times the sensitivity, where rounding would change more than a sample does.
+    One sample changes all `values` together by at most `sensitivity` in Euclidean length; with the noise of several
+    clients these are ``(clients, ...)``. The standard deviation is a little more than that required, see this module.
+    With 0 nothing is added or rounded. Raises FedkinError if it is millions of times the sensitivity, where rounding
+    would change more than a sample does.
     """
     if standard_deviation == 0:
         return [value.double() for value in values]
     # The grid is 2^23 to 2^24 times finer than the deviation: then rounding 10,000 numbers costs 1e-5 of it, and all
     # products fit int64. Below 2^-1022 float64 has fewer digits.
     grid = 2.0 ** max(math.frexp(standard_deviation)[1] - 24, -1022)
-    count = sum(value.numel() for value in values)
+    clients = len(noise.rngs) if isinstance(noise, ClientNoise) else 1
+    count = sum(value.numel() for value in values) // max(1, clients)
     scale = math.ceil(standard_deviation / grid * (1 + grid * math.sqrt(count) / sensitivity))
     if scale > 2**25:  # so that products in discrete noise fit int64
         raise FedkinError(
@@ -102,49 +106,53 @@ def add_noise(values: Sequence[Tensor], sensitivity: float, standard_deviation: 
     return noisy
 
 
-def discrete_gaussian(count: int, scale: int, noise: Noise) -> NDArray[np.int64]:
+def discrete_gaussian(count: int, scale: int, noise: Noise | ClientNoise) -> NDArray[np.int64]:
     """Draw integers ``(count,)`` with probabilities proportional to exp(-z^2 / (2 scale^2)), exactly.
 
     Discrete Laplace numbers are drawn and some rejected (Canonne, Kamath and Steinke 2020, algorithms 2 and 3, with t =
     `scale`, at most 2^25). No floating point is involved.
     """
+    clients = len(noise.rngs) if isinstance(noise, ClientNoise) else 1
+    of = np.repeat(np.arange(clients), count // max(1, clients))  # whose each number is
     drawn = np.zeros(count, dtype=np.int64)
     rejected = np.arange(count)  # all at first, then those that are drawn anew
     while len(rejected):
-        scales = np.full(len(rejected), scale, dtype=np.int64)
-        remainder = integers_below(scales, noise)
-        accepted = _happens(remainder, scales, noise)
+        scales, clients_of = np.full(len(rejected), scale, dtype=np.int64), of[rejected]
+        remainder = integers_below(scales, noise, clients_of)
+        accepted = _happens(remainder, scales, noise, clients_of)
         quotient = np.zeros_like(remainder)
         growing = accepted.nonzero()[0]
-        while len(growing := growing[_happens(scales[growing], scales[growing], noise)]):
+        while len(growing := growing[_happens(scales[growing], scales[growing], noise, clients_of[growing])]):
             quotient[growing] += 1
         size = remainder + scale * quotient
-        negative = integers_below(np.full(len(rejected), 2), noise) == 1
+        negative = integers_below(np.full(len(rejected), 2), noise, clients_of) == 1
         accepted &= ~(negative & (size == 0))  # 0 has one sign
         tails = (size[accepted] - scale) ** 2
-        accepted[accepted] = _happens(tails, 2 * scales[accepted] ** 2, noise)
+        accepted[accepted] = _happens(tails, 2 * scales[accepted] ** 2, noise, clients_of[accepted])
         drawn[rejected[accepted]] = np.where(negative, -size, size)[accepted]
         rejected = rejected[~accepted]
     return drawn
 
 
-def _happens(above: Integers, below: Integers, noise: Noise) -> NDArray[np.bool_]:
+def _happens(above: Integers, below: Integers, noise: Noise | ClientNoise, of: Integers) -> NDArray[np.bool_]:
     """Draw whether events of probability exp(-above / below) happen, exactly; fractions are not negative.
+
+    `of` are their clients.
 
     Canonne, Kamath and Steinke 2020, algorithm 1: whole parts of the exponent are so many events of probability 1 / e.
     """
     whole, rest = np.divmod(above, below)
-    happens = _happens_below_1(rest, below, noise)
+    happens = _happens_below_1(rest, below, noise, of)
     while len(rows := (happens & (whole > 0)).nonzero()[0]):
-        happens[rows] = _happens_below_1(np.ones_like(rows), np.ones_like(rows), noise)
+        happens[rows] = _happens_below_1(np.ones_like(rows), np.ones_like(rows), noise, of[rows])
         whole[rows] -= 1
     return happens
 
 
-def _happens_below_1(above: Integers, below: Integers, noise: Noise) -> NDArray[np.bool_]:
+def _happens_below_1(above: Integers, below: Integers, noise: Noise | ClientNoise, of: Integers) -> NDArray[np.bool_]:
     happens = np.ones(len(above), dtype=np.bool_)
     rows, k = np.arange(len(above)), 1
-    while len(rows := rows[integers_below(below[rows] * k, noise) < above[rows]]):
+    while len(rows := rows[integers_below(below[rows] * k, noise, of[rows]) < above[rows]]):
         happens[rows] = ~happens[rows]
         k += 1
     return happens

@@ -123,11 +123,13 @@ def mufc_planted(each: int = 15) -> tuple[list[Client], list[torch.Tensor]]:
 
 def test_seeds_are_drawn_by_their_squared_distance():
     """The second seed of four points on a line, the first being the first: 1, 4 and 9 of 14."""
-    points, everybody = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.ones(4, dtype=torch.bool)
+    points, everybody = torch.tensor([[[0.0], [1.0], [2.0], [3.0]]]), torch.ones(1, 4, dtype=torch.bool)
     rng = generator(5)
-    drawn = Counter(int(drawn_rows(points, everybody, 2, rng, [0])[1]) for _ in range(1400))
+    drawn = Counter(int(drawn_rows(points, everybody, 2, [rng], [0])[0, 1]) for _ in range(1400))
     assert [drawn[row] for row in range(4)] == pytest.approx([0, 100, 400, 900], abs=60)
-    assert len(drawn_rows(torch.ones(5, 2), torch.ones(5, dtype=torch.bool), 3, rng)) == 1
+    alike = drawn_rows(torch.ones(1, 5, 2), torch.ones(1, 5, dtype=torch.bool), 3, [rng])[0]
+    assert alike[0] >= 0
+    assert alike[1:].tolist() == [-1, -1]
 
 
 def test_forgetting_leaves_the_distribution_of_a_run_without_the_samples():
@@ -137,7 +139,7 @@ def test_forgetting_leaves_the_distribution_of_a_run_without_the_samples():
     rng = generator(1)
     present = torch.tensor([True, True, True, False, True])
     for _ in range(3000):
-        without[tuple(drawn_rows(points, present, 2, rng).tolist())] += 1
+        without[tuple(drawn_rows(points[None], present[None], 2, [rng])[0].tolist())] += 1
         client = Client(0, points, rng=rng)
         draw_centroids.run([client], [HOW | {"local_clusters": 2}])
         forget.run([client], [HOW | {"local_clusters": 2, "rows": torch.tensor([3])}])

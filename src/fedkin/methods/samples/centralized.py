@@ -131,7 +131,7 @@ class FuzzyCMeansMethod(CentroidMethod):
         def search(points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
             seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
             outcome = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)
-            return outcome.centres, {"iterations": outcome.iterations, "moved": outcome.moved}
+            return outcome.centres, {"iterations": int(outcome.iterations), "moved": float(outcome.moved)}
 
         return cluster_all(self, fed, state, search)
 

@@ -27,6 +27,7 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core import replies as forms
+from fedkin.core.client_array import Block
 from fedkin.core.method import Fraction, Positive, ServerData, Values
 from fedkin.features.extractors import cached_features, extract
 from fedkin.features.pca import symmetric
@@ -39,6 +40,7 @@ from fedkin.privacy.budget import (
     noise_source,
     place,
     released,
+    released_of_block,
     sum_products,
 )
 from fedkin.privacy.gaussian import gaussian_mu
@@ -219,9 +221,11 @@ class FedDPKMeansMethod(CentroidMethod):
         """Return non-empty replies, a record, and two standard deviations of their noise: above, a count is clear."""
         deviation, budget = sensitivity / mu, gaussian_mu(self.epsilon, self.delta)
         shared = {"features": state.features, "bound": state.bound, "deviation": deviation, "budget": budget}
-        replies = fed.ask(task, fed.all(**shared, **request), expected)
-        sent = [reply for reply in replies.values() if reply]
-        return sent, Record(list(replies), replies.missing), 2.0 * deviation * math.sqrt(len(sent))
+        replies = fed.pools(task, fed.all(**shared, **request), expected)
+        pools = list(replies)
+        record = Record(sorted(client for clients, _ in pools for client in clients), replies.missing)
+        noises = sum(len(clients) for clients, reply in pools if reply)
+        return [reply for _, reply in pools if reply], record, 2.0 * deviation * math.sqrt(noises)
 
     def _repeat(self, fed: Federation, state: FedDPKMeansState, record: Record) -> tuple[FedDPKMeansState, Record]:
         private.check_budgets(record.missing, self.epsilon)
@@ -255,6 +259,15 @@ def send_products(client: Client, payload: Payload) -> Payload:
     return {} if noisy is None else {"products": private.without_scale(noisy[0], width)}
 
 
+@send_products.on_pools
+def _pool_products(block: Block, payload: Payload) -> Payload:
+    width = payload["width"]
+    rows, columns = torch.tril_indices(width, width)
+    products = sum_products([_rows(block, payload)], width)[:, rows, columns] * private.scale_of(width)
+    (noisy,) = released_of_block(block, [products], 1.0, payload)
+    return {"products": private.without_scale(noisy, width).double().sum(0).float()}
+
+
 @client_task(
     takes={**_SHARED, "directions": private.UnitDirections(("width", "rank")), "points": forms.reals("points", "rank")},
     holds={"counts": _COUNTS},
@@ -271,6 +284,15 @@ def count_by_point(client: Client, payload: Payload) -> Payload:
         counts += near.bincount(minlength=len(counts))
     noisy = released(client, [counts], 1.0, payload)
     return {} if noisy is None else {"counts": noisy[0]}
+
+
+@count_by_point.on_pools
+def _pool_counts(block: Block, payload: Payload) -> Payload:
+    placed, points = place(_rows(block, payload).flatten(0, 1), payload["directions"]), payload["points"]
+    near = block.by_client(nearest_points(placed, points)[0])
+    counts = torch.zeros(len(block), len(points), dtype=torch.int64).scatter_add_(1, near, torch.ones_like(near))
+    (noisy,) = released_of_block(block, [counts], 1.0, payload)
+    return {"counts": noisy.sum(0)}
 
 
 @client_task(
@@ -301,6 +323,23 @@ def send_sums(client: Client, payload: Payload) -> Payload:
         sums.index_add_(0, near[counted], rows[counted])
     noisy = released(client, [counts, sums], SUMS_SENSITIVITY, payload)
     return {} if noisy is None else {"counts": noisy[0], "sums": noisy[1]}
+
+
+@send_sums.on_pools
+def _pool_sums(block: Block, payload: Payload) -> Payload:
+    rows, points = _rows(block, payload), payload["points"]
+    flat = rows.flatten(0, 1)
+    placed = place(flat, payload["directions"]) if "directions" in payload else flat
+    near, clear = map(block.by_client, nearest_points(placed, points, payload["margin"]))
+    members = torch.zeros(len(block), len(points), rows.shape[1], dtype=torch.float64)
+    members.scatter_(1, near[:, None], clear[:, None].double())
+    counts, sums = released_of_block(block, [members.sum(2), members @ rows], SUMS_SENSITIVITY, payload)
+    return {"counts": counts.sum(0), "sums": sums.sum(0)}
+
+
+def _rows(block: Block, payload: Payload) -> Tensor:
+    """Return the clients' rows in units of the bound: `clipped`, float64 ``(clients, n, width)``."""
+    return block.by_client(clipped(extract(payload["features"], block.rows).double() / payload["bound"]))
 
 
 def _batches(client: Client, payload: Payload, width: int) -> Iterator[Tensor]:

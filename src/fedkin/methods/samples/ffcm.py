@@ -6,6 +6,7 @@ with their supports, the sums of memberships. The server aggregates them to new 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,16 +16,22 @@ from annotated_types import Gt
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fedkin.clustering.fuzzy_c_means import fuzzy_c_means, memberships
-from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
+from fedkin.clustering.fuzzy_c_means import fuzzy_c_means_of_sets, memberships_of_sets
+from fedkin.clustering.k_means import k_means, kmeans_plusplus_rows
+from fedkin.clustering.nearest import repeats
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core import replies as forms
+from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.method import Count, Positive, Values
+from fedkin.core.seeds import draw_seed
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, reasons
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
+
+_CHUNK = 1 << 16
+"""Centres at a time whose products with weights are in memory, of millions of clients."""
 
 
 @dataclass(frozen=True)
@@ -168,21 +175,39 @@ def move_centres(client: Client, payload: Payload) -> Payload:
     The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: the
     received centre that each started from.
     """
-    points, start = cached_features(payload["features"], client.x), payload["centroids"]
-    count = min(payload["local_clusters"], len(points))
-    indices = torch.arange(len(start))
-    if not len(start):
-        start = kmeans_plusplus_seeds(points, count, client.rng)
-        indices = torch.arange(len(start))
-    elif count < len(start):
-        support = memberships(points, start, payload["fuzziness"]).sum(0)
-        indices = support.topk(count).indices.sort().values
-        start = start[indices]
-    moved = fuzzy_c_means(points, start, payload["fuzziness"], payload["tolerance"])
+    points = cached_features(payload["features"], client.x)
+    return single(_updated_centres(points[None], payload, [client.rng]), 0)
+
+
+@move_centres.on_blocks
+def _move_block(block: Block, payload: Payload) -> Payload:
+    return _updated_centres(block.by_client(extract(payload["features"], block.rows)), payload, block.rngs())
+
+
+def _updated_centres(points: Tensor, payload: Payload, rngs: Iterable[torch.Generator]) -> Payload:
+    """Return the entries of replies of clients with points ``(clients, n, width)``."""
+    centroids, fuzziness = payload["centroids"], payload["fuzziness"]
+    clients, n, _ = points.shape
+    count, valid = min(payload["local_clusters"], n), None
+    if len(centroids):
+        indices = torch.arange(len(centroids)).expand(clients, -1)
+        if count < len(centroids):
+            support = memberships_of_sets(points, centroids, fuzziness).sum(1)
+            indices = support.topk(count).indices.sort().values
+        start = centroids[indices]
+    else:
+        rows = kmeans_plusplus_rows(points, count, [draw_seed(rng) for rng in rngs])
+        start = points.gather(1, rows[..., None].expand(-1, -1, points.shape[2]))
+        valid = ~repeats(start)
+        indices = valid.cumsum(1) - 1
+    moved = fuzzy_c_means_of_sets(points, start, valid, fuzziness, payload["tolerance"])
     # Of centres with hardly a sample the server hears nothing, unless there are no others.
-    supported = moved.supports >= moved.supports.max().clamp_max(0.5)
+    supported = moved.supports >= moved.supports.amax(1, keepdim=True).clamp_max(0.5)
+    if valid is not None:
+        supported &= valid
     parts = {"centres": moved.centres, "supports": moved.supports, "indices": indices}
-    return {**{name: part[supported] for name, part in parts.items()}, "iterations": moved.iterations}
+    sent = {name: PerClient.where(part, supported) for name, part in parts.items()}
+    return {**sent, "iterations": PerClient(moved.iterations)}
 
 
 @client_task(takes=_MOVE, sends="Groups of rows: their middle, and how many rows each has")
@@ -196,10 +221,12 @@ def move_centres_in_place(client: Client, payload: Payload) -> Payload:
 def _by_index(before: Tensor, centres: Tensor, supports: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     """Return centres times supports ``(k, width)``, float64, and supports ``(k,)``, summed by starting centre."""
     sums, mass = torch.zeros(before.shape, dtype=torch.float64), torch.zeros(len(before), dtype=torch.float64)
-    weights = supports.double()
-    # One after another, as the order of a sum changes its last digits.
-    sums.index_add_(0, indices, weights[:, None] * centres)
-    return sums, mass.index_add_(0, indices, weights)
+    for rows in torch.arange(len(centres)).split(_CHUNK):
+        weights = supports[rows].double()
+        # One after another, as the order of a sum changes its last digits.
+        sums.index_add_(0, indices[rows], weights[:, None] * centres[rows])
+        mass.index_add_(0, indices[rows], weights)
+    return sums, mass
 
 
 def _means(before: Tensor, sums: Tensor, supports: Tensor) -> Tensor:

@@ -18,14 +18,16 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
+from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.method import Count, Values
 from fedkin.core.replies import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
-from fedkin.features.extractors import cached_features
+from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     PointsState,
     RoundOutcome,
+    assign_block,
     assign_to_nearest,
     nothing_remains,
     one_round_of_points,
@@ -82,6 +84,9 @@ def assign_remaining(client: Client, payload: Payload) -> Payload:
         forgotten = client.state[_PRESENT] == 0
         client.state["clusters"][forgotten], client.state["confidence"][forgotten] = FORGOTTEN, 0.0
     return {}
+
+
+assign_remaining.on_blocks(assign_block)  # clients of one array forget nothing
 
 
 @dataclass(frozen=True)
@@ -176,29 +181,62 @@ class MUFCMethod(CentroidMethod):
 
 def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool) -> Payload:
     """Return a reply with centroids that begin with the rows `kept`; further ones are drawn only if `draws`."""
-    points, grid = cached_features(payload["features"], client.x), payload["grid"]
-    present, rows = client.state[_PRESENT].bool(), torch.tensor(kept, dtype=torch.int64)
+    points = cached_features(payload["features"], client.x)
+    present = client.state[_PRESENT].bool()
     if draws:
-        rows = drawn_rows(points, present, payload["local_clusters"], client.rng, kept)
-    client.state[_ROWS], centres, sizes = rows, points[rows], rows
-    if len(rows):
-        sizes = pairwise_distances(points[present], centres).argmin(1).bincount(minlength=len(rows))
+        rows = drawn_rows(points[None], present[None], payload["local_clusters"], [client.rng], kept)
+    else:
+        rows = torch.tensor([kept], dtype=torch.int64)
+    client.state[_ROWS] = rows[0, rows[0] >= 0]
+    return single(_replies(points[None], present[None], rows, payload), 0) | {"kept": len(kept)}
+
+
+@draw_centroids.on_blocks
+def _draw_block(block: Block, payload: Payload) -> Payload:
+    points = block.by_client(extract(payload["features"], block.rows))
+    present = torch.ones(block.x.shape[:2], dtype=torch.uint8)
+    rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
+    rows = drawn_rows(points, present.bool(), payload["local_clusters"], rngs)
+    block.keep(_PRESENT, present)
+    block.keep(_ROWS, PerClient.where(rows, rows >= 0))
+    return _replies(points, present.bool(), rows, payload) | {"kept": 0}
+
+
+def _replies(points: Tensor, present: Tensor, rows: Tensor, payload: Payload) -> dict[str, PerClient]:
+    """Return rounded centres at `rows` ``(clients, k)``, -1 for none, and how many present points are nearest."""
+    drawn, grid = rows >= 0, payload["grid"]
+    centres = points.gather(1, rows.clamp_min(0)[..., None].expand(-1, -1, points.shape[2]))
+    distances = pairwise_distances(points, centres) + torch.where(drawn, 0.0, torch.inf)[:, None]
+    sizes = torch.zeros(rows.shape, dtype=torch.int64)
+    if rows.shape[1]:
+        sizes.scatter_add_(1, distances.argmin(2), present.long())
     rounded = (centres / grid).round() * grid if grid > 0 else centres
-    return {"centres": rounded, "sizes": sizes, "kept": len(kept)}
+    return {"centres": PerClient.where(rounded, drawn), "sizes": PerClient.where(sizes, drawn)}
 
 
-def drawn_rows(points: Tensor, present: Tensor, count: int, rng: torch.Generator, kept: Sequence[int] = ()) -> Tensor:
+def drawn_rows(
+    points: Tensor, present: Tensor, count: int, rngs: Sequence[torch.Generator], kept: Sequence[int] = ()
+) -> Tensor:
     """Draw rows as k-means++ seeds: each with probability proportional to its squared distance from those before.
 
-    Only rows of the points ``(n, width)`` that are `present`, bool ``(n,)``, are drawn. Return the rows, int64, at most
-    `count` and fewer if there are not so many distinct points; the first are those `kept`, which were drawn before.
+    `points` are ``(clients, n, width)``, and only rows that are `present`, bool ``(clients, n)``, may be drawn, with a
+    generator for each client. Return the rows, int64 ``(clients, count)``, of which those at the end are -1 if there
+    are not so many distinct points; the first are those `kept`, which were drawn before.
     """
-    rows, exact, chances = list(kept), points.double(), present.double()
-    for place in range(max(count, len(kept))):
-        if place == len(rows):
-            if not bool(chances.any()):
-                break
-            rows.append(int(torch.multinomial(chances, 1, generator=rng)))
-        squares = (exact - exact[rows[place]]).square().sum(1)
+    clients = torch.arange(len(points))
+    rows = torch.full((len(points), max(count, len(kept))), -1)
+    exact, chances = points.double(), present.double()
+    for place in range(rows.shape[1]):
+        if place < len(kept):
+            row, may = torch.tensor([kept[place]]), torch.ones(1, dtype=torch.bool)
+        else:
+            may = chances.sum(1) > 0
+            draws = torch.ones_like(chances)
+            for draw, rng, goes_on in zip(draws, rngs, may.tolist(), strict=True):
+                if goes_on:
+                    draw.exponential_(generator=rng)
+            row = (chances / draws).argmax(1)  # as `torch.multinomial` draws one
+        rows[:, place] = torch.where(may, row, -1)
+        squares = (exact - exact[clients, row][:, None]).square().sum(2)
         chances = (torch.minimum(chances, squares) if place else squares) * present
-    return torch.tensor(rows, dtype=torch.int64)
+    return rows

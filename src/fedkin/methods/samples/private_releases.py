@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, client_task
+from fedkin.core.client_array import Block
 from fedkin.core.replies import Array, is_name, is_shape
 from fedkin.features.pca import lower_triangle
 
@@ -48,21 +49,26 @@ def send_shape(client: Client, payload: Payload) -> Payload:
     return {"shape": list(client.x.shape[1:])}
 
 
+@send_shape.on_blocks
+def _shape_of_block(block: Block, payload: Payload) -> Payload:
+    return {"shape": list(block.x.shape[2:])}
+
+
 def triangle_of(products: Tensor) -> Tensor:
     """Return the lower triangle of a symmetric matrix ``(width, width)`` as a vector with the matrix's Frobenius norm.
 
     A number off the diagonal stands for two, and is scaled by sqrt(2), so that it gets less noise for the same
     sensitivity.
     """
-    return lower_triangle(products) * _scale_of(len(products))
+    return lower_triangle(products) * scale_of(len(products))
 
 
 def without_scale(triangle: Tensor, width: int) -> Tensor:
     """Return the triangle of `triangle_of` with the matrix's own numbers, float32."""
-    return (triangle / _scale_of(width)).float()
+    return (triangle / scale_of(width)).float()
 
 
-def _scale_of(width: int) -> Tensor:
+def scale_of(width: int) -> Tensor:
     """Return what a triangle's numbers are multiplied by, ``(width (width + 1) / 2,)``."""
     rows, columns = torch.tril_indices(width, width)
     return torch.where(rows == columns, 1.0, math.sqrt(2))
