@@ -60,7 +60,7 @@ class Derived(Base):
 
 
 def test_fields_of_a_class_and_its_bases() -> None:
-    found = [(option.name, option.allowed, option.default_text, option.meaning) for option in options_of(Derived)]
+    found = [(option.name, option.allowed(), option.default_text, option.meaning) for option in options_of(Derived)]
     assert found == [
         ("rounds", "int >= 1", "3", "Fewer rounds."),
         ("low", "float >= 0 and < 1", "0.0", "Ends of the range."),
@@ -69,7 +69,7 @@ def test_fields_of_a_class_and_its_bases() -> None:
         ("widths", "list of int >= 1", "[2, 3]", ""),
         ("names", "list of str", "[]", ""),
     ]
-    assert options_of(Derived)[2].allowed_in(repr) == "float > 0 and <= 1 or None"
+    assert options_of(Derived)[2].allowed(repr) == "float > 0 and <= 1 or None"
 
 
 @pytest.mark.parametrize("kind", ["method", "scenario"])

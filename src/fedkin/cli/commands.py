@@ -574,7 +574,7 @@ def _print_options(name: str, kind: registry.Kind) -> None:
     for each in options_of(declared):
         if kind == "method" or each.name not in FROM_DATA:
             head = f"{each.name} = {each.default_text}" if each.default_text else each.name
-            print(f"\n  {head}  ({each.allowed})\n      {each.meaning}".rstrip())
+            print(f"\n  {head}  ({each.allowed()})\n      {each.meaning}".rstrip())
 
 
 def _in_words(method: type[Any]) -> str:

@@ -226,10 +226,6 @@ class Federation(ABC):
         if not isinstance(task, Task):
             name = getattr(task, "__name__", type(task).__name__)
             raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
-        if names := [client for client in payloads if isinstance(client, str)]:
-            raise FedkinError(
-                f"Task '{task.name}' is sent '{names[0]}'; fed.all({names[0]}=...) sends it to each client."
-            )
         self.exchange += 1
         self.missing = {}
         present = set(self.present)

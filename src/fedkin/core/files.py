@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import os
 import stat
 import tomllib
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from fedkin.core.errors import FedkinError
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -176,16 +172,10 @@ def environment(**defaults: str) -> Iterator[None]:
 def similar_path(path: Path, more: Iterable[str] = ()) -> str:
     """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar.
 
-    `more` are names that may be meant in place of a path of one part.
+    `more` are further names that may be meant.
     """
-    parent, unknown = path, path.name
-    while not parent.is_dir() and parent != parent.parent:
-        unknown, parent = parent.name, parent.parent
-    meant = {name: str(parent / name) for name in shown_in(parent)}
-    if parent == path.parent:
-        meant |= {name: name for name in more}
-    near = difflib.get_close_matches(unknown, meant, n=1, cutoff=0.7)
-    return f"did you mean '{meant[near[0]]}'?" if near else ""
+    near = difflib.get_close_matches(path.name, [*shown_in(path.parent), *more], n=1, cutoff=0.7)
+    return f"did you mean '{near[0] if near[0] in more else path.parent / near[0]}'?" if near else ""
 
 
 def shown_in(folder: Path) -> list[str]:
@@ -232,22 +222,13 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
     `remedy` is the consequence of a damaged file, the end of the error message. Raises FileError if it cannot be read,
     is no JSON, or holds anything else.
     """
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
     check_regular(path)
     try:
-        content: T = _adapter(cast(Hashable, kind)).validate_json(path.read_bytes(), strict=True)
+        return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError) as error:
         raise FileError(f"{path} is not as fedkin wrote it{remedy}.") from error
-    return content
-
-
-@functools.cache
-def _adapter(kind: Hashable) -> TypeAdapter[Any]:
-    """Return what checks a kind; making one takes longer than a thousand checks."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(cast(Any, kind))
 
 
 def room() -> int:

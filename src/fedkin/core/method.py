@@ -253,6 +253,10 @@ class Method(ABC, Generic[S]):
         """Return the method for samples that an encoder of this fingerprint has encoded, or none, ""."""
         return self
 
+    def with_server_data(self, read: ServerData) -> Self:
+        """Return the method; where its server has samples of its own, with `read` to load them."""
+        return self
+
     def encodes_samples(self) -> bool:
         """Whether samples are turned into embeddings first, for which they are taken as they are."""
         return False
@@ -363,11 +367,6 @@ class LinksLocalClusters(Protocol):
         """Return the method; an upper bound gets the `oracle` that knows the truth, from the evaluation alone."""
 
 
-def with_server_data(method: Method[Any], read: ServerData) -> Any:
-    """Return the method; where its server has samples of its own, with `read` to load them."""
-    return method.with_server_data(read) if hasattr(method, "with_server_data") else method
-
-
 def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
     """Raise FedkinError if an option that has no effect differs from its default.
 
@@ -431,13 +430,8 @@ class Option:
     default: Any
     meaning: str
 
-    @property
-    def allowed(self) -> str:
-        """Allowed types and ranges in words, such as ``int >= 1 or "auto"``, with values as TOML writes them."""
-        return self.allowed_in(toml_text)
-
-    def allowed_in(self, spell: Callable[[Any], str]) -> str:
-        """Return the same as `allowed`, with each value as `spell` writes it."""
+    def allowed(self, spell: Callable[[Any], str] = toml_text) -> str:
+        """Return allowed types and ranges in words, such as ``int >= 1 or "auto"``, with values as `spell` writes."""
         return " or ".join(filter(None, _allowed(self.kind, spell)))
 
     @property

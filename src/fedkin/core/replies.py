@@ -199,11 +199,6 @@ def counts_to(high: int, low: int = 1) -> Check:
     return lambda value: is_count(value) and low <= value <= high
 
 
-def count_or(*words: str) -> Check:
-    """Return a check that accepts positive integers and these words."""
-    return lambda value: value in words if isinstance(value, str) else is_count(value) and value > 0
-
-
 def below(bound: int) -> Check:
     """Return a check that accepts an integer in [0, `bound`), and int64 tensors of such."""
     whole = Array(None, torch.int64, 0, bound - 1)

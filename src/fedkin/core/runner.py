@@ -137,15 +137,11 @@ class EarlyStopping(Callback):
     Parameters
     ----------
     monitor : str
-        A metric or a value of the record. By default the mean over clients of the accuracy on their own validation
-        samples, which needs ``fit(..., validation=...)``; ``"personal_accuracy"`` is that on ``eval``, and ``"loss"``
-        the training loss.
+        A metric or a value of the record, of which more is better unless the name contains ``loss``. By default the
+        mean over clients of the accuracy on their own validation samples, which needs ``fit(..., validation=...)``;
+        ``"personal_accuracy"`` is that on ``eval``, and ``"loss"`` the training loss.
     patience : int
         Rounds without a better value, at least 1.
-    min_delta : float
-        How much better a value has to be, 0 or more.
-    mode : {"auto", "max", "min"}
-        Whether more is better; "auto" is "min" if the name contains ``loss``.
 
     Attributes
     ----------
@@ -171,21 +167,11 @@ class EarlyStopping(Callback):
     True
     """
 
-    def __init__(
-        self,
-        monitor: str = "validation_personal_accuracy",
-        patience: int = 5,
-        min_delta: float = 0.0,
-        mode: Literal["auto", "max", "min"] = "auto",
-    ) -> None:
+    def __init__(self, monitor: str = "validation_personal_accuracy", patience: int = 5) -> None:
         if not isinstance(patience, int) or patience < 1:
             raise FedkinError(f"patience is {patience!r}; it should be a whole number of rounds, 1 or more.")
-        if not min_delta >= 0:
-            raise FedkinError(f"min_delta is {min_delta!r}; it should be 0 or more.")
-        if mode not in ("auto", "max", "min"):
-            raise FedkinError(f"mode is {mode!r}; it should be 'auto', 'max' or 'min'.")
-        self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
-        self.sign = -1.0 if mode == "min" or (mode == "auto" and "loss" in monitor) else 1.0
+        self.monitor, self.patience = monitor, patience
+        self.sign = -1.0 if "loss" in monitor else 1.0
         self.begin()
 
     def begin(self) -> None:
@@ -203,7 +189,7 @@ class EarlyStopping(Callback):
             )
         value = measured[self.monitor]
         is_number = value is not None and math.isfinite(value)  # a loss may diverge, which is no improvement
-        if is_number and (self.best is None or self.sign * (value - self.best) > self.min_delta):
+        if is_number and (self.best is None or self.sign * (value - self.best) > 0):
             self.best, self.best_step = float(value), int(line["step"])
         return bool(line["step"] - self.best_step >= self.patience)
 

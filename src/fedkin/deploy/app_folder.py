@@ -46,14 +46,14 @@ def init(
     sites = trial.sites or len(trial.listed) or 3
     config = load_config(experiment, [*FEDERATED, *settings, f"federation.sites={sites}"])
     check_federated(config)
-    is_address = re.fullmatch(r"[\d.]+", host) is not None
-    # Names of hosts (RFC 1123) have a letter, and ASCII alone.
-    if not re.fullmatch(r"(?!-)[a-zA-Z0-9-]{1,63}(?<!-)(\.(?!-)[a-zA-Z0-9-]{1,63}(?<!-))*", host) or len(host) > 253:
-        raise FedkinError(f"{host!r} is no name of a host, such as fed.example.org, and no IPv4 address.")
+    label = "(?!-)[a-zA-Z0-9-]{1,63}(?<!-)"
     try:
-        name = x509.IPAddress(ipaddress.IPv4Address(host)) if is_address else x509.DNSName(host)
-    except ValueError as error:
-        raise FedkinError(f"{host!r} is no name of a host, and no IPv4 address.") from error
+        name: x509.GeneralName = x509.IPAddress(ipaddress.IPv4Address(host))
+    except ValueError:
+        # Names of hosts (RFC 1123) have a letter, and ASCII alone.
+        if len(host) > 253 or not re.fullmatch(rf"(?=.*[a-zA-Z]){label}(\.{label})*", host):
+            raise FedkinError(f"{host!r} is no name of a host, such as fed.example.org, and no IPv4 address.") from None
+        name = x509.DNSName(host)
     templates = Environment(
         loader=PackageLoader("fedkin.deploy"), trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )

@@ -25,7 +25,7 @@ from fedkin.core import Client, FedkinError, Method, Record, runner
 from fedkin.core.client_array import ClientArray
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, listing, nearest, suggestion
-from fedkin.core.method import Option, check_class, options_of, section_entries, with_server_data
+from fedkin.core.method import Option, check_class, options_of, section_entries
 from fedkin.core.runner import Callback
 from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
@@ -232,7 +232,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 _warn(f"The data look wrong, and are used as they are. {first} See preparation_.notes.")
             _warn(*population.guesses)
             read = partial(preparation.apply, server_data) if in_memory else preparation.apply
-            method = with_server_data(method, read)
+            method = method.with_server_data(read)
             splits = {
                 entrance: held_out_population(samples, entrance, inputs, preparation)
                 for entrance, samples in held_out.items()
@@ -490,7 +490,7 @@ def _documented(text: str, options: Sequence[Option], bases: Iterable[str]) -> s
     """Write an estimator's docstring: its own, the options, and the attributes that it and its bases describe."""
     summary, *sections = re.split(r"^(\w+)\n-{3,}\n", inspect.cleandoc(text), flags=re.MULTILINE)
     parameters = [
-        f"{option.name} : {option.allowed_in(repr)}, default {option.default!r}\n"
+        f"{option.name} : {option.allowed(repr)}, default {option.default!r}\n"
         + (option.meaning and f"    {option.meaning}\n")
         for option in options
     ]

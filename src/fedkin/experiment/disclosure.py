@@ -18,7 +18,7 @@ import torch
 from fedkin.core import Client, Task
 from fedkin.core.client import Table
 from fedkin.core.files import read_json
-from fedkin.core.method import SendsBits, allowed_for_sums, with_server_data
+from fedkin.core.method import SendsBits, allowed_for_sums
 from fedkin.core.replies import MAX_UPDATE, Array
 from fedkin.core.runner import Runner
 from fedkin.core.tasks import known_task
@@ -224,7 +224,7 @@ def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
         secure(fed, config.method)
     with one_thread():
         preparation = prepare(fed, config.data.table.of(config.method))
-        method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.apply)
+        method = config.method.for_embeddings(preparation.encoder).with_server_data(preparation.apply)
         runner, began = Runner(method, fed), time.perf_counter()
         state = runner.start()
         while not state.finished and state.steps < _STEPS and time.perf_counter() - began < _SECONDS:

@@ -27,7 +27,7 @@ from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import require
 from fedkin.core.files import check_empty, folder_lock, read_json, write_atomically
-from fedkin.core.method import HasNodes, with_server_data
+from fedkin.core.method import HasNodes
 from fedkin.core.payload import owned
 from fedkin.core.runner import (
     Callback,
@@ -239,7 +239,7 @@ class ExperimentRunner(Runner):
         self, config: Config, population: Population, fed: Federation, preparation: Preparation, callbacks: Callback
     ) -> None:
         self.config, self.population, self.preparation = config, population, preparation
-        method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.apply)
+        method = config.method.for_embeddings(preparation.encoder).with_server_data(preparation.apply)
         if population.truth is not None:
             from fedkin.experiment.evaluation import with_oracle
 

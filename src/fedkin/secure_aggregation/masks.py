@@ -90,6 +90,7 @@ def public_key(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
+@lru_cache(2**15)  # for keys that are used throughout a run
 def agreed(private: bytes, public: bytes) -> bytes:
     """Return the shared secret of two clients (X25519); raise ValueError if the public key is invalid."""
     return _loaded(private).exchange(X25519PublicKey.from_public_bytes(public))
@@ -98,12 +99,6 @@ def agreed(private: bytes, public: bytes) -> bytes:
 @lru_cache(512)  # since loading a private key takes as long as using it, and every pair of clients needs it
 def _loaded(private: bytes) -> X25519PrivateKey:
     return X25519PrivateKey.from_private_bytes(private)
-
-
-@lru_cache(2**15)
-def shared_secret(private: bytes, public: bytes) -> bytes:
-    """Do the same as `agreed`, for keys that are used throughout a run."""
-    return agreed(private, public)
 
 
 def is_key(public: bytes) -> bool:
@@ -254,7 +249,7 @@ def openers_of(channel: bytes, peer: bytes, dealer: int, holder: int, context: b
     `channel` is the private channel key of either, and `peer` the public one of the other. Raises ValueError if the
     public key is invalid.
     """
-    both = _octets(shared_secret(channel, peer), context + f"/{dealer}/{holder}".encode(), 2 * OPENER)
+    both = _octets(agreed(channel, peer), context + f"/{dealer}/{holder}".encode(), 2 * OPENER)
     return both[:OPENER], both[OPENER:]
 
 

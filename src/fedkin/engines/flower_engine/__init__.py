@@ -51,10 +51,8 @@ def importing_flower() -> Iterator[None]:
         if (error.name or "").split(".")[0] != "flwr":
             raise
         installed = check_flower()
-        newer = Version(installed) > Version(NEWEST)
-        why = f"which is newer than {NEWEST}, the newest that it is tested with" if newer else "which looks damaged"
         raise FlowerError(
-            f"fedkin cannot use Flower {installed}, {why} ({error}): pip install 'flwr=={NEWEST}'."
+            f"fedkin cannot use Flower {installed} ({error}); it is tested with {NEWEST}: pip install 'flwr=={NEWEST}'."
         ) from error
 
 

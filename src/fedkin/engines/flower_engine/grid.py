@@ -9,9 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Event, Thread
 from typing import Any
 
 from flwr.app import Message
@@ -42,28 +40,6 @@ _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
 _REPORT_EVERY = 30.0
 """Seconds of silence after which the server says whom it waits for."""
-
-
-@contextmanager
-def reporting_waits(waiting_for: Callable[[], str | None], report: Callable[[str], None]) -> Iterator[None]:
-    """Report now and then whom the context waits for and how long; from a thread, since calls of Flower's may block.
-
-    `waiting_for` returns whom, or ``None`` if nothing is to be reported.
-    """
-    began, over = time.monotonic(), Event()
-
-    def work() -> None:
-        while not over.wait(_REPORT_EVERY):
-            if (names := waiting_for()) is not None:
-                report(f"Waiting for {names}, for {time.monotonic() - began:.0f} s so far")
-
-    thread = Thread(target=work, name="reporting-waits", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 class FlowerFederation(Federation):
@@ -162,38 +138,35 @@ class FlowerFederation(Federation):
     ) -> Iterator[tuple[int, Payload | str]]:
         """Send each client its message, and yield (client, reply or reason) as replies arrive."""
         owing: dict[str, int] = {}
-        heard = polled = looked = time.monotonic()
-
-        def waiting_for() -> str | None:
-            clock = time.monotonic()
-            names = ", ".join(self.names[client] for client in sorted(owing.values()))
-            if clock - polled > _LOOK_EVERY:
-                names += f"{' and ' * bool(names)}Flower's server, which has not answered for {clock - polled:.0f} s"
-            return names if clock - heard > _REPORT_EVERY else None
+        began = heard = looked = time.monotonic()
 
         def between(arrived: bool) -> None:
-            """Look for restarted clients now and then."""
-            nonlocal heard, polled, looked
-            polled = time.monotonic()
-            heard = polled if arrived else heard
-            if polled - looked > _LOOK_EVERY:
-                looked = polled
+            """Look for restarted clients now and then, and say for whom the server waits."""
+            nonlocal heard, looked
+            clock = time.monotonic()
+            if arrived:
+                heard = clock
+            if clock - looked > _LOOK_EVERY:
+                looked = clock
                 self._ask_again(owing, message)
+            if clock - heard > _REPORT_EVERY:
+                heard = clock
+                names = ", ".join(self.names[client] for client in sorted(owing.values()))
+                self.roster.report(f"Waiting for {names}, for {clock - began:.0f} s so far")
 
         used, enough = 0, math.ceil(quorum * len(clients))
-        with reporting_waits(waiting_for, self.roster.report):
-            self.roster.greet()
-            for client in clients:
-                sent = self._push(client, message)
-                owing |= sent
-                if not sent:
-                    yield client, "not connected"
-            for client, reply in poll(self.grid, owing, self.timeout, between):
-                answer = self._read(reply)
-                used += not isinstance(answer, str)
-                yield client, answer
-                if used >= enough:
-                    break
+        self.roster.greet()
+        for client in clients:
+            sent = self._push(client, message)
+            owing |= sent
+            if not sent:
+                yield client, "not connected"
+        for client, reply in poll(self.grid, owing, self.timeout, between):
+            answer = self._read(reply)
+            used += not isinstance(answer, str)
+            yield client, answer
+            if used >= enough:
+                break
         late, silent = f"late: {used} of {len(clients)} had replied", f"no reply in {self.timeout:g} seconds"
         yield from ((client, late if used >= enough else silent) for client in owing.values())
 
@@ -433,25 +406,25 @@ class Roster:
         self.grows = self.grows and count > len(self.known)
         forgotten = self.forgotten.intersection(begun) if begun else self.forgotten
         end, last, enough = time.monotonic() + patience, "", max(1, count - len(forgotten))
-        with reporting_waits(lambda: f"sites ({last or 'none has introduced itself'})", self.report):
-            while True:
-                self.greet()
-                majority = self.majority()
-                names = [member.name for member in majority if member.name not in self.forgotten]
-                expected = max(enough, len(self.known.keys() - self.forgotten))
-                state = f"{min(len(names), expected)} of {expected} sites are there: {', '.join(names) or 'none yet'}"
-                if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
-                    state += f"; not there yet: {absent}"
-                if state != last:
-                    self.report(state)
-                    last = state
-                if len(names) >= enough:
+        reported = 0.0
+        while True:
+            self.greet()
+            majority = self.majority()
+            names = [member.name for member in majority if member.name not in self.forgotten]
+            expected = max(enough, len(self.known.keys() - self.forgotten))
+            state = f"{min(len(names), expected)} of {expected} sites are there: {', '.join(names) or 'none yet'}"
+            if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
+                state += f"; not there yet: {absent}"
+            if state != last or time.monotonic() - reported > _REPORT_EVERY:
+                self.report(state)
+                last, reported = state, time.monotonic()
+            if len(names) >= enough:
+                break
+            if time.monotonic() > end:
+                if self.known and names:
                     break
-                if time.monotonic() > end:
-                    if self.known and names:
-                        break
-                    raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
-                time.sleep(0.5)
+                raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
+            time.sleep(0.5)
         for node, reason in self.differing().items():
             self._refuse(reason, node)
         seats = max(count, len(self.known))

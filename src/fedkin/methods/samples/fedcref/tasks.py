@@ -40,7 +40,7 @@ MIN_FRACTION = 0.5
 _SPEC: forms.Expected = {"widths": WIDTHS, "output": OUTPUT}
 _START: forms.Expected = {
     "initial": forms.one_of("auto", "given", "kmeans", "embedding", "dec"),
-    "n_clusters": forms.count_or("auto", "given"),
+    "n_clusters": lambda value: value in ("auto", "given") or (forms.is_count(value) and value > 0),
 }  # fmt: skip
 
 
