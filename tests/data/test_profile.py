@@ -1,4 +1,4 @@
-"""Profiles of clusters: sums by cluster and column, and what is withheld."""
+"""Profiles of clusters: sums by cluster and column, typical samples, and what is withheld."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedkin.core import Client
 from fedkin.core.client import Column, Table
 from fedkin.data.preparation import prepare
-from fedkin.data.profile import cluster_cells, profile_clusters, reportable
+from fedkin.data.profile import cluster_cells, profile_clusters, reportable, typical_cells
 from fedkin.engines.local import LocalFederation
 
 COLUMNS = (Column("length"), Column("town", "category", ("Bonn", "Ulm")), Column("smokes", "boolean", ("no", "yes")))
@@ -51,6 +51,8 @@ def test_sums_are_those_of_all_rows_together(secure):
         assert float(variance) == pytest.approx(float(lengths.var(correction=0)), rel=1e-6)
         assert profile.counts_of(1)[cluster].tolist() == [*own[:, 1].long().bincount(minlength=2).tolist(), 0]
         assert float(profile.sum[cluster, 2]) == float(own[:, 2].sum())
+        assert 15 <= int(profile.typical_filled[cluster, 1]) == int(profile.typical_counts_of(1)[cluster].sum()) <= 60
+        assert 995 < float(profile.typical_sum[cluster, 0] / profile.typical_filled[cluster, 0]) < 1005
     assert sorted(profile.members) == ([] if secure else [0, 1, 2])
     assert (profile.rows, profile.withheld) == (180, 0)
 
@@ -109,3 +111,17 @@ def test_no_cell_of_too_few_can_be_found_by_subtraction(sizes, least, seed):
         assert away == 0 or away >= least or not any(own)
         assert not all(count >= least for count in all_) or away == 0
         assert away <= 2 * least + sum(count for count in all_ if count < 2 * least)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=4), st.integers(1, 7), st.floats(0, 1), st.integers(0, 99))
+def test_no_typical_cell_of_too_few_can_be_found_by_subtraction(sizes, least, share, seed):
+    rng = torch.Generator().manual_seed(seed)
+    clusters = torch.cat([torch.full((size,), at) for at, size in enumerate(sizes)])
+    reported = torch.rand(len(clusters), 3, generator=rng) < share
+    cells = typical_cells(torch.rand(len(clusters), 2, generator=rng), clusters, reported, len(sizes), least)
+    assert not (cells & ~reported).any()
+    for cluster in range(len(sizes)):
+        taken, whole = cells[clusters == cluster].sum(0), reported[clusters == cluster].sum(0)
+        left = whole - taken
+        assert ((taken == 0) | ((taken >= least) & ((left == 0) | (left >= least)))).all()

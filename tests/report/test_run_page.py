@@ -128,6 +128,19 @@ def client(index: int, clusters: list[int]) -> Client:
     return Client(index, torch.zeros(len(clusters), 2), state={"clusters": torch.tensor(clusters)})
 
 
+def test_of_many_columns_those_that_stand_out_are_shown_in_order_with_their_names(config: Config) -> None:
+    x = torch.zeros(4, 100)
+    x[:, 90] = torch.tensor([9.0, 0.0, 0.0, 0.0])
+    x[:, 30] = torch.tensor([0.0, 1.0, 1.0, 1.0])
+    clients = [Client(0, x, state={"clusters": torch.tensor([0, 1, 1, 1])})]
+    population = Population(clients, None, [], [f"c{at}" for at in range(100)])
+    (table,) = part(page_of_run(config, population, scaling("none", (100,)), []), "profiles").figures
+    names = [name for name, _ in table.rows]
+    assert len(names) == 40
+    assert [name for name in names if name in ("c30", "c90")] == ["c30", "c90"]
+    assert "the 40 of 100 columns" in table.caption
+
+
 @pytest.mark.parametrize(("channels", "shape"), [(1, (5, 4)), (2, (5, 4)), (3, (5, 4, 3))])
 def test_images_show_mean_and_members_as_they_were(config: Config, channels: int, shape: tuple[int, ...]) -> None:
     scaled = scaling("standard", (channels, 5, 4), mean=0.25, scale=0.5)
@@ -137,6 +150,7 @@ def test_images_show_mean_and_members_as_they_were(config: Config, channels: int
     assert first.mean.shape == shape
     assert second.members.shape == (4, *shape)
     assert (first.mean == 0.5).all()
+    assert not part(shown, "profiles").figures
 
 
 def two_clusters(samples: int) -> Population:
@@ -208,7 +222,10 @@ def test_the_clusters_of_a_table_are_described_by_sentences_and_cells(config: Co
     squares = n * (means.square() + torch.tensor([5.0, 1.0], dtype=torch.float64).square())
     columns = (Column("age", "number"), Column("noise", "number"))
     nowhere = torch.zeros(2, dtype=torch.float64)
-    profile = ClusterProfile(columns, n[:, 0], n, nowhere, n * means, squares, torch.zeros(2, 0, dtype=torch.int64))
+    profile = ClusterProfile(
+        columns, n[:, 0], n, nowhere, n * means, squares, torch.zeros(2, 0, dtype=torch.int64),
+        typical_filled=n, typical_sum=n * means,
+    )  # fmt: skip
     population = Population([client(0, [0, 1])], None, [])
     shown = page_of_run(config, population, scaling("none", (2,)), [], profile=profile)
     words = part(shown, "descriptions")
@@ -216,5 +233,7 @@ def test_the_clusters_of_a_table_are_described_by_sentences_and_cells(config: Co
     (table,) = words.figures
     assert [name for name, _ in table.rows] == ["age", "noise"]
     assert table.rows[0][1][0].shade > 0 > table.rows[0][1][1].shade
+    assert [cell.beside for cell in table.rows[0][1]] == ["typical 70", "typical 30", ""]
     assert table.faint == {"noise"}
+    assert [cell.text for cell in table.foot[0][1]] == ["40", "40", ""]
     assert "no number below 5" in part(shown, "sizes").figures[0].caption

@@ -48,6 +48,18 @@ def test_a_sentence_says_what_tells_a_cluster_apart():
     assert "noise" not in first + second
 
 
+def test_a_typical_sample_is_in_the_units_of_the_data():
+    known = profile()
+    assert not any(column.typical for column in described(known))
+    few, middle = torch.full((2, 5), 6), known.sum / 40 * 6
+    few[1, 0] = 0
+    typical = {"typical_filled": few, "typical_sum": middle, "typical_counts": torch.tensor([[1, 5, 0], [4, 0, 2]])}
+    cells = {column.name: column.typical for column in described(dataclasses.replace(known, **typical))}
+    assert cells["age"] == ["70", "–"]
+    assert cells["town"] == ["Ulm", "Bonn"]
+    assert cells["smokes"] == ["yes", "no"]
+
+
 # Columns.
 
 
@@ -57,7 +69,7 @@ def test_a_column_of_one_value_distinguishes_nothing_whatever_rounding_makes_of_
     assert column.effect == 0
     assert [weight for weight, _ in column.phrases] == [0, 0, 0]
     assert column.shifts == [0, 0, 0]
-    assert len(set(column.values)) == len(set(column.cells)) == 1
+    assert len(set(column.values)) == len(set(column.cells)) == len(set(column.typical)) == 1
 
 
 def numbers(*clusters, rounding):
@@ -70,5 +82,5 @@ def numbers(*clusters, rounding):
     sums *= 1 + rounding * torch.arange(len(sums))[:, None]
     none = torch.zeros(len(values), 0, dtype=torch.int64)
     columns = (Column("weight", "number"),)
-    profile = ClusterProfile(columns, filled[:, 0], filled, around, sums, squares, none)
+    profile = ClusterProfile(columns, filled[:, 0], filled, around, sums, squares, none, filled, sums, none)
     return described(profile)[0]

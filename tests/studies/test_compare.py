@@ -114,6 +114,7 @@ def test_clients_in_memory_are_compared_as_files_are(tmp_path: Path) -> None:
     comparison = fedkin.compare(SITES, TRUTH, out=tmp_path, **OPTIONS)
     assert comparison.recommended == "kfed"
     assert comparison.table.loc[comparison.table["recommended"], "ari"].tolist() == [1.0]
+    assert comparison.use == ("fedkin.KFed(n_clusters=2).fit(clients)",)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"comparison.json", "report.html"}
 

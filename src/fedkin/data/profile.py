@@ -3,7 +3,9 @@
 Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
 each category occurs. A cluster with fewer than `min_members` values in a column at a client is not reported there.
 Since the server knows the number of rows and may know the column's total, and could subtract, some values of the
-client's largest cluster are withheld, too, so that either none or at least `min_members` values are missing.
+client's largest cluster are withheld, too, so that either none or at least `min_members` values are missing. The same
+is reported of the rows in the middle of each cluster, by the same rule, see `typical_cells`: their means are a typical
+sample, which is no client's row.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ from fedkin.data.statistics import UNIT, UNITS, count_lengths, of_digits, smalle
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 
-_FRACTIONS = ("sum", "squares")
+_FRACTIONS = ("sum", "squares", "typical_sum")
 """Sums that are no whole numbers."""
 MAX_CLUSTERS = 2**15
 _LARGEST_SQUARE = 1e20
 """Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
 EARLIER = "earlier_clusters"
 """In a client's state: the clusters of its rows by an earlier result, int64 ``(n,)``, where it was sent one."""
-BY_CLUSTER = ("samples", "filled", "sum", "squares", "counts")
+BY_CLUSTER = ("samples", "filled", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts")
 """Tensors of a profile with a row for each cluster."""
 _TENSORS = (*BY_CLUSTER, "around")
 
@@ -54,7 +56,8 @@ class ClusterProfile:
     columns)``, `filled`, int64, counts cells that are not empty; `sum` and `squares`, float64, are of values as
     `fedkin.core.client.Column` has them, booleans and levels being positions, and of squared distances from `around`,
     float64 ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs,
-    one column after the other, each with *other* last.
+    one column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike,
+    of the rows in the middle of the clusters alone; empty if unknown.
 
     `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
     are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is
@@ -69,6 +72,9 @@ class ClusterProfile:
     sum: Tensor
     squares: Tensor
     counts: Tensor
+    typical_filled: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+    typical_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    typical_counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
     members: dict[int, Tensor] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
     rows: int = 0
@@ -84,10 +90,19 @@ class ClusterProfile:
         """Return the frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
         return self.counts[:, self._spans[column]]
 
+    def typical_counts_of(self, column: int) -> Tensor:
+        """Return the same frequencies of the rows in the middle of the clusters."""
+        return self.typical_counts[:, self._spans[column]]
+
     @cached_property
     def _spans(self) -> list[slice]:
         """Begin and end of each column's frequencies in `counts`."""
         return [slice(*ends) for ends in pairwise(accumulate(count_lengths(self.columns), initial=0))]
+
+    @cached_property
+    def has_typical(self) -> bool:
+        """Whether any sums of the rows in the middle of the clusters are known."""
+        return bool(self.typical_filled.any())
 
     def centres(self, encoding: Encoding) -> Tensor:
         """Return the clusters' means as `encoding` has rows, float64 ``(k, width)``; NaN where clients report none.
@@ -148,7 +163,8 @@ _QUESTION: Expected = {
     holds={
         "rows": int64(1), "members": int64("clusters"), "filled": int64("clusters", "columns"),
         "sum": doubles("clusters", "columns"), "squares": doubles("clusters", "columns", minimum=0),
-        "counts": int64("clusters", None),
+        "counts": int64("clusters", None), "typical_filled": int64("clusters", "columns"),
+        "typical_sum": doubles("clusters", "columns"), "typical_counts": int64("clusters", None),
     },
     may_be_empty=True,
     sends="By cluster and column: how many rows, their mean and spread, and frequent categories", fewest="min_members",
@@ -172,6 +188,7 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
     numbers = reported & are_numbers(columns)
+    typical = typical_cells(client.x, clusters, reported, k, minimum)
     away = ((values - payload["around"]) / payload["unit"]).square().clamp(max=_LARGEST_SQUARE)
     return {
         "rows": torch.tensor([len(values)]),
@@ -180,6 +197,9 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
         "sum": member @ torch.where(numbers, values, 0.0),
         "squares": member @ torch.where(numbers, away, 0.0),
         "counts": _counts(values, member, columns, reported),
+        "typical_filled": (member @ typical.double()).long(),
+        "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
+        "typical_counts": _counts(values, member, columns, typical),
     }
 
 
@@ -202,7 +222,9 @@ def _shapes(columns: Sequence[Column], n_clusters: int) -> dict[str, tuple[int, 
     """Return the shapes of the tensors that a client reports."""
     cells = (n_clusters, len(columns))
     counts = (n_clusters, sum(count_lengths(columns)))
-    return {"rows": (1,), "members": (n_clusters,), "filled": cells, "sum": cells, "squares": cells, "counts": counts}
+    typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
+    sums = {"filled": cells, "sum": cells, "squares": cells, "counts": counts}
+    return {"rows": (1,), "members": (n_clusters,), **sums, **typical}
 
 
 def _counts(values: Tensor, member: Tensor, columns: Sequence[Column], reported: Tensor) -> Tensor:
@@ -233,6 +255,39 @@ def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, minimum: int) 
     members = filled & (clusters[:, None] == largest)
     enough = member.T.double() @ (cells >= minimum).double() > 0
     return filled & enough & ~(members & (members.cumsum(0) <= wanting))
+
+
+def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int, minimum: int) -> Tensor:
+    """Choose the cells, of those `reported`, in the rows nearest to the medoid of their cluster.
+
+    `x` ``(n, ...)`` are the rows as methods see them, and `clusters` int64 ``(n,)``. `reported`, bool ``(n, columns)``,
+    are the cells that sums by cluster and column are over, each of `minimum` cells or more. Return bool ``(n,
+    columns)``, true in `reported` cells only. Of a cluster and column, they are none, or at least `minimum` and all but
+    at least `minimum` of those reported, or all, so that nobody finds fewer by subtraction.
+    """
+    chosen = torch.zeros(len(x), dtype=torch.bool)
+    for cluster in range(n_clusters):
+        rows = (clusters == cluster).nonzero()[:, 0]
+        if len(rows):
+            chosen[rows[_nearest(x[rows].flatten(1).double(), minimum)]] = True
+    cells = reported & chosen[:, None]
+    member = (clusters[None] == torch.arange(n_clusters)[:, None]).double()
+    taken, total = member @ cells.double(), member @ reported.double()
+    allowed = (taken >= minimum) & ((total - taken >= minimum) | (taken == total))
+    return cells & (member.T @ allowed.double() > 0)
+
+
+def _nearest(points: Tensor, minimum: int) -> Tensor:
+    """Return the indices of a tenth of the points, at most fifty, nearest to their medoid; all where they are few.
+
+    The medoid is found among a thousand points.
+    """
+    if len(points) < 2 * minimum:
+        return torch.arange(len(points))
+    sample = torch.linspace(0, len(points) - 1, min(len(points), 1_000)).round().long()
+    medoid = points[sample[torch.cdist(points[sample], points[sample]).sum(1).argmin()]]
+    count = min(max(2 * minimum, min(len(points) // 10, 50)), len(points) // 2)
+    return (points - medoid).square().sum(1).argsort(stable=True)[:count]
 
 
 def profile_clusters(

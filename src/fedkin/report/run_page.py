@@ -42,7 +42,7 @@ from fedkin.report.measures import (
 )
 from fedkin.report.numbers import all_of, format_bytes, join_words, pluralize
 from fedkin.report.sample_map import MapLayout, map_of_nodes, map_of_samples, with_scales
-from fedkin.report.words import MIN_EFFECT, described, remarks, sentences
+from fedkin.report.words import MIN_EFFECT, NOTHING, described, remarks, sentences
 
 _MAX_ROWS = 40
 """Columns of a table that are shown; more are not read."""
@@ -309,7 +309,7 @@ def marks_of(records: Sequence[RecordLine], population: Population) -> list[fig.
 
 
 def _descriptions(run: _Run) -> fig.PagePart | None:
-    """Show the clusters of a table in words: a sentence each, and a table of columns."""
+    """Show the clusters of a table in words: a sentence each, and a table of columns with typical samples."""
     profile, names = run.profile, run.population.names
     if profile is None:
         return None
@@ -323,15 +323,28 @@ def _descriptions(run: _Run) -> fig.PagePart | None:
     if len(columns) > _MAX_ROWS:
         caption += f" Shown are the first {_MAX_ROWS} of {len(columns)} columns."
     columns = columns[:_MAX_ROWS]
-    rows = []
+    rows, foot = [], []
     for column in columns:
         # A cell is shaded most from one and a half standard deviations on.
-        pairs = zip(column.cells, column.shifts, strict=True)
-        cells = [fig.TableCell(cell, shade=shift / 1.5) for cell, shift in pairs]
+        typical = [f"typical {text}" if text != NOTHING else "" for text in column.typical] or [""] * len(column.cells)
+        # A cell is shaded most from one and a half standard deviations on.
+        cells = [
+            fig.TableCell(cell, beside, shade=shift / 1.5)
+            for cell, beside, shift in zip(column.cells, typical, column.shifts, strict=True)
+        ]
         rows.append((column.name, [*cells, fig.TableCell(f"{column.effect:.2f}")]))
     faint = frozenset(column.name for column in columns if column.effect < MIN_EFFECT)
     heads = [*range(len(profile.samples)), "effect"]
-    tables = [fig.ResultTable("Columns by cluster", caption, "column", heads, rows, faint=faint)]
+    if profile.has_typical:
+        caption += (
+            " Below it, a typical sample: the mean, or the most frequent category, of the rows nearest to the "
+            "cluster's middle at each client. It is nobody's row: cells of fewer than five rows of a client stay there."
+        )
+        made_of = [*(fig.TableCell(f"{n:,}") for n in profile.typical_filled.amax(1).tolist()), fig.TableCell("")]
+        foot = [("rows of the typical sample", made_of)]
+    faint = frozenset(column.name for column in columns if column.effect < MIN_EFFECT)
+    heads = [*range(len(profile.samples)), "effect"]
+    tables = [fig.ResultTable("Columns by cluster", caption, "column", heads, rows, foot=foot, faint=faint)]
     return fig.PagePart("descriptions", "The clusters in words", spoken, caveats, figures=tables if columns else ())
 
 
@@ -455,6 +468,34 @@ def _map(run: _Run) -> fig.PagePart | None:
     return fig.PagePart("map", title, figures=[view])
 
 
+def _means(run: _Run) -> fig.PagePart | None:
+    """Show standardised means of numbers without a profile, of the columns that differ most."""
+    preparation = run.preparation
+    if not run.clusters or len(preparation.shape) == 3 or run.profile is not None or preparation.encoder:
+        return None
+    x = torch.cat([client.x for client in run.clients]).double()
+    labels = torch.cat([client.state["clusters"] for client in run.clients])
+    spread = torch.where(x.amin(0) == x.amax(0), torch.inf, x.std(0, correction=0))
+    means = torch.stack([((x - x.mean(0)) / spread)[labels == cluster].mean(0) for cluster in run.clusters])
+    names = preparation.columns or run.population.features or [f"column {index + 1}" for index in range(x.shape[1])]
+    columns = means.abs().amax(0).argsort(descending=True, stable=True)[:_MAX_ROWS].sort().values
+    caption = "Mean of each column by cluster, in standard deviations from the mean of all samples."
+    if len(preparation.encoding.low):
+        caption += " Values far from all others count as a limit."
+    if len(columns) < len(names):
+        caption += f" Shown are the {len(columns)} of {len(names)} columns in which a cluster stands out most."
+    largest = float(means.abs().nan_to_num(0.0).max()) or 1.0
+    rows = [
+        (
+            names[column],
+            [fig.TableCell(f"{v:.2f}", shade=v / largest) if v == v else fig.TableCell("–") for v in values],
+        )
+        for column, values in zip(columns.tolist(), means[:, columns].T.tolist(), strict=True)
+    ]
+    table = fig.ResultTable("", caption, "feature", run.clusters, rows)
+    return fig.PagePart("profiles", "Feature means of the clusters", figures=[table])
+
+
 def _counts(run: _Run) -> fig.PagePart | None:
     """Show the samples by client and cluster, with the most frequent classes."""
     if not run.clusters:
@@ -539,7 +580,7 @@ def _notes(run: _Run) -> fig.PagePart | None:
 
 
 SECTIONS: tuple[Callable[[_Run], fig.PagePart | None], ...] = (
-    _descriptions, _words, _associations, _members, _clustering, _pictures, _map, _counts, _curves,
+    _descriptions, _words, _associations, _members, _clustering, _pictures, _map, _means, _counts, _curves,
     _notes,
 )  # fmt: skip
 

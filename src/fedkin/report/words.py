@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -117,7 +117,8 @@ class DescribedColumn:
     by cluster. `cells` have the mean with the standard deviation, or the most frequent category and its share; `values`
     the mean, or the most frequent category, ``None`` if unknown. `phrases` have how far it differs from the others, 0
     if little, and the phrase that says so; `shifts` how many standard deviations its mean lies above that of all, or
-    how the share of the category in the cell differs.
+    how the share of the category in the cell differs. `typical` is the value of a typical sample: the mean over the
+    rows in the middle of the cluster, or their most frequent category or truth value.
     """
 
     name: str
@@ -126,6 +127,7 @@ class DescribedColumn:
     values: list[float | str | None]
     phrases: list[tuple[float, str]]
     shifts: list[float]
+    typical: list[str] = field(default_factory=list)
     kind: Kind = "number"
 
 
@@ -196,7 +198,15 @@ def _numbers(profile: ClusterProfile, moments: _Moments, index: int) -> Describe
     values: list[float | str | None] = [None if math.isnan(true) else true for true in means]
     if column.kind == "date":
         values = [None if math.isnan(true) else _mean_text(column, true, spread) for true in means]
-    return DescribedColumn(column.name, effect, cells, values, phrases, shifts, column.kind)
+    typical = []
+    if profile.has_typical:
+        # Of booleans and ordinal levels the nearest level.
+        levels = column.categories or (("false", "true") if column.kind == "boolean" else ())
+        for filled, middle in zip(profile.typical_filled[:, index], profile.typical_sum[:, index], strict=True):
+            value = float(middle) / max(int(filled), 1) if spread else mean
+            level = levels[min(max(round(value), 0), len(levels) - 1)] if levels else _mean_text(column, value, spread)
+            typical.append(level if filled else NOTHING)
+    return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical, column.kind)
 
 
 def _categories(profile: ClusterProfile, index: int) -> DescribedColumn:
@@ -219,6 +229,9 @@ def _categories(profile: ClusterProfile, index: int) -> DescribedColumn:
         weight = _one_against_rest(count, total, (share - usual) / float(spreads[place])) if is_far else 0.0
         sides = f"({share:.0%} against {usual:.0%})"
         described.phrases.append((weight, f"{column.name} {_how_often(share, usual)} {value} {sides}"))
+    if profile.has_typical:
+        middle = profile.typical_counts_of(index)
+        described.typical.extend(names[int(row.argmax())] if row.any() else NOTHING for row in middle)
     return described
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, stdev
@@ -33,7 +34,8 @@ class Score(Candidate):
     """Row of a comparison: a candidate, and what its finished runs, in order of seed, came to.
 
     `number` is the number of clusters it was given. `measures` are means over runs: ``found_again``, ``stability``, and
-    agreement with the truth, if there is one. `remark` says why no run has finished.
+    agreement with the truth, if there is one; `deviations` their standard deviations. `remark` says why no run has
+    finished.
     """
 
     results: tuple[CellResult, ...] = field(default=(), repr=False)
@@ -61,10 +63,9 @@ class Score(Candidate):
         return measures
 
     @property
-    def deviation(self) -> float | None:
-        """Standard deviation of ``found_again`` over runs; ``None`` with a single one."""
-        values = self.by_run.get("found_again", [])
-        return stdev(values) if len(values) > 1 else None
+    def deviations(self) -> dict[str, float]:
+        """Standard deviations over runs, empty with a single one."""
+        return {name: stdev(values) for name, values in self.by_run.items() if len(values) > 1}
 
     @property
     def clusters(self) -> tuple[int, ...]:
@@ -278,9 +279,17 @@ class Comparison:
 
     @property
     def use(self) -> tuple[str, ...]:
-        """Commands that run the recommended method alone, and apply it to new samples; none of clients in memory."""
-        if self.choice is None or self.question.data == IN_MEMORY:
+        """Commands that run the recommended method alone, and apply it to new samples.
+
+        Of clients in memory, which no file holds, it is the call in Python.
+        """
+        if self.choice is None:
             return ()
+        if self.question.data == IN_MEMORY:
+            options = self.choice.score.settings(self.question.settings)
+            name = method_named(options.pop("name")).__name__.removesuffix("Method")
+            keywords = ", ".join(f"{key}={value!r}" for key, value in options.items())
+            return (f"fedkin.{name}({keywords}).fit(clients)",) if name in import_module("fedkin").__all__ else ()
         run = f"runs/{self.question.name}"
         return f"fedkin run {self.out / WINNER} --out {run}", f"fedkin predict {run} NEW.csv"
 
@@ -292,7 +301,11 @@ class Comparison:
 
     @property
     def table(self) -> pd.DataFrame:
-        """Return a DataFrame with a row per method: means over runs, and ``found_again_std``, missing with one run."""
+        """Return a DataFrame with a row per method.
+
+        Measures are means over runs; ``found_again_std``, ``ari_std`` and so on are their standard deviations, missing
+        with a single run.
+        """
         return pd.DataFrame(self._values())
 
     def _values(self) -> list[dict[str, Any]]:
@@ -305,7 +318,7 @@ class Comparison:
                 "runs": len(line.results),
                 "clusters": mean(line.clusters) if line.clusters else None,
                 **{name: line.measures.get(name) for name in self.measures},
-                "found_again_std": line.deviation,
+                **{f"{name}_std": line.deviations.get(name) for name in self.measures if name != "stability"},
                 "megabytes": line.bytes / 1e6 if line.results else None,
                 "seconds": line.seconds if line.results else None,
                 "remark": line.remark,
@@ -360,8 +373,8 @@ class Comparison:
         rows = []
         for line in self.lines:
             figures = [f"{line.measures[name]:.3f}" if name in line.measures else "–" for name in self.measures]
-            if line.deviation is not None:
-                figures[0] += f" ± {line.deviation:.3f}"
+            if "found_again" in line.deviations:
+                figures[0] += f" ± {line.deviations['found_again']:.3f}"
             figures += [format_bytes(line.bytes), duration(line.seconds)] if line.results else ["–", "–"]
             cells = [TableCell(text) for text in [*figures, f"{len(line.results)} of {self.seeds}"]]
             cells[0] = TableCell(figures[0], verdict="best" if line.method == self.recommended else "")
