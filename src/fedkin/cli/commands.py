@@ -335,21 +335,16 @@ def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool
 
 @app.command()
 @run_folder()
-@option("--clusters", "Number of clusters.", type=int)
-@option("--resolution", "Resolution instead of a number: the higher, the more clusters.", type=float)
+@option("--clusters", "Number of clusters.", type=int, required=True)
 @results("Folder for the results; by default one beside the run's.")
-def cut(
-    folder: Path, clusters: int | None, resolution: float | None, out: Path | None, as_json: bool, quiet: bool
-) -> None:
+def cut(folder: Path, clusters: int, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Cut a run's clusters again. They become coarser or finer, and clients are asked for nothing."""
-    what = f"resolution-{resolution:g}" if clusters is None and resolution is not None else f"{clusters}-clusters"
-    target = out or folder.with_name(f"{folder.resolve().name}-{what}")
+    target = out or folder.with_name(f"{folder.resolve().name}-{clusters}-clusters")
     from fedkin.experiment.revision import cut as cut_again
 
-    if show(target, lambda progress: cut_again(folder, target, clusters, resolution, progress), as_json, quiet):
+    if show(target, lambda progress: cut_again(folder, target, clusters, progress), as_json, quiet):
         return
-    key = f"n_clusters = {clusters}" if resolution is None else f"resolution = {resolution}"
-    how = f"the experiment with {key} in its [method]"
+    how = f"the experiment with n_clusters = {clusters} in its [method]"
     print(_PREPARED.format(target=target, out=target.resolve(), how=how))
 
 

@@ -54,31 +54,22 @@ from fedkin.experiment.run_folder import (
 from fedkin.report.numbers import join_words
 
 
-def cut(
-    folder: Path,
-    out: Path,
-    n_clusters: int | None = None,
-    resolution: float | None = None,
-    progress: Progress | None = None,
-) -> RunOutcome | None:
+def cut(folder: Path, out: Path, n_clusters: int, progress: Progress | None = None) -> RunOutcome | None:
     """Cut the clusters of the finished run in `folder` again, and write them to `out`, empty or absent, as a new run.
 
-    Clients are sent their new clusters and asked for nothing. With `n_clusters`, at least 1, `out` holds the labels of
-    a run that was given it from the start; `resolution`, above 0, may be given instead. `folder` stays as it is.
-    ``None`` is returned of a real federation: its server sends the clusters when it runs the experiment, with the same
-    number, into `out`. Raises FedkinError if `folder` holds no finished run of a method that cuts (`CanCut`), not one
-    of both numbers is given, there cannot be so many clusters, or `out` is not empty.
+    Clients are sent their new clusters and asked for nothing. `out` holds the labels of a run that was given
+    `n_clusters`, at least 1, from the start. `folder` stays as it is. ``None`` is returned of a real federation: its
+    server sends the clusters when it runs the experiment, with the same number, into `out`. Raises FedkinError if
+    `folder` holds no finished run of a method that cuts (`CanCut`), there cannot be so many clusters, or `out` is not
+    empty.
     """
-    if (n_clusters is None) == (resolution is None):
-        raise FedkinError("Give either a number of clusters, as --clusters 5, or a resolution, as --resolution 0.5.")
     if not isinstance(run_config(folder).method, CanCut):
         raise FedkinError(
             f"{folder} cannot be cut again: its method keeps no clusters of clusters. Run it with another number of "
             "clusters instead."
         )
     checkpoint = finished_checkpoint(folder)
-    values = {"n_clusters": n_clusters, "resolution": resolution}
-    changes = [f"method.{key}={'auto' if value is None else value}" for key, value in values.items()]
+    changes = [f"method.n_clusters={n_clusters}", "method.resolution=auto"]
     config = run_config(folder, [*changes, *followed_by(folder)])
     method: Any = config.method
     state = method.before_cut(restore(method.state_type, checkpoint["state"]))  # as it was before its last step

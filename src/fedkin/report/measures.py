@@ -12,7 +12,7 @@ from functools import partial
 
 from fedkin.core.runner import RecordLine
 from fedkin.report.figures import Unit
-from fedkin.report.numbers import format_bytes, join_words, pluralize, shown
+from fedkin.report.numbers import join_words, shown
 
 TRAINING = "training"
 
@@ -146,47 +146,9 @@ def headlines(line: RecordLine) -> list[tuple[str, str]]:
     return [(named[name].title, written(line, name, named[name])) for name in names]
 
 
-def reached(records: Sequence[RecordLine], metric: str, reach: float) -> tuple[int, int] | None:
-    """Return the first step at which a metric is at least `reach`, and the traffic up to it in bytes; or ``None``."""
-    for record in records:
-        value = number(record, metric)
-        if value is not None and value >= reach:
-            return record["step"], record["sent"] + record["received"]
-    return None
-
-
-def moments(
-    records: Sequence[RecordLine], unit: str, metric: str | None = None, reach: float | None = None
-) -> list[tuple[str, str, str]]:
-    """Return when clusters were formed, and when a target `metric` was at least `reach`: title, when, explanation.
-
-    Methods without a trigger form no clusters at a moment; without a target none is reached.
-    """
-    rows = []
-    if any("fired" in record["values"] for record in records):
-        step = clustering_step(records)
-        when = "not yet" if step is None else f"{unit} {step}"
-        rows.append(("Clusters formed", when, "when the method's trigger fired"))
-    if metric is not None and reach is not None and records:
-        label = f"Reached {MEASURES[metric].in_sentence if metric in MEASURES else metric.replace('_', ' ')} {reach:g}"
-        if (moment := reached(records, metric, reach)) is None:
-            rounds = training_rounds(records, records[-1]["step"])
-            rows.append((label, "no", f"not in {pluralize(rounds, 'round')} of training"))
-        else:
-            rounds = training_rounds(records, moment[0])
-            after = f"after {pluralize(rounds, 'round')} of training, and {format_bytes(moment[1])} sent and received"
-            rows.append((label, f"{unit} {moment[0]}", after))
-    return rows
-
-
 def phase_of(record: RecordLine) -> str:
     """Return the phase of a record: its value ``phase``, by default training."""
     return str(record["values"].get("phase", TRAINING))
-
-
-def training_rounds(records: Iterable[RecordLine], step: int) -> int:
-    """Count the steps of training in `records` up to and including `step`, without other phases."""
-    return sum(record["step"] <= step and phase_of(record) == TRAINING for record in records)
 
 
 def phases(records: Iterable[RecordLine]) -> dict[str, int]:

@@ -29,10 +29,10 @@ from fedkin.report import figures as fig
 from fedkin.report.markup import name_ranges
 from fedkin.report.measures import (
     TRAINING,
+    clustering_step,
     last_number,
     measures,
     method_remarks,
-    moments,
     number,
     phase_of,
     phased,
@@ -135,7 +135,7 @@ def page_of_run(
     return fig.PageView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
         lead="\n".join(filter(None, lines)),
-        summary=_summary(run, evaluation.target, evaluation.reach),
+        summary=_summary(run),
         parts=[*_sections(run), *([disclosure] if disclosure else [])],
         settings=config.tables,
     )
@@ -273,7 +273,7 @@ def data_sentence(method: Method[Any], population: Population) -> str:
     return f"{pluralize(count, 'client')} hold{'s' if count == 1 else ''} {samples:,} samples; these {stayed}."
 
 
-def _summary(run: _Run, metric: str | None = None, reach: float | None = None) -> list[tuple[str, str, str]]:
+def _summary(run: _Run) -> list[tuple[str, str, str]]:
     """Return the headline numbers: what each is, and the one beside it."""
     records, rows = run.records, []
     if not records:
@@ -287,7 +287,9 @@ def _summary(run: _Run, metric: str | None = None, reach: float | None = None) -
             if (beside := named.get(measure.beside)) and number(holders[-1], measure.beside) is not None:
                 explanation += f"; {beside.in_sentence}: {written(holders[-1], measure.beside, beside)}"
             rows.append((measure.title, last, explanation))
-    rows += moments(records, run.unit, metric, reach)
+    if any("fired" in record["values"] for record in records):
+        step = clustering_step(records)
+        rows.append(("Clusters formed", "not yet" if step is None else f"{run.unit} {step}", "when the trigger fired"))
     traffic = format_bytes(records[-1]["sent"] + records[-1]["received"])
     return [*rows, ("Traffic", traffic, "models and statistics sent to the clients and received from them")]
 

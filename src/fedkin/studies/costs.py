@@ -15,7 +15,7 @@ import pandas as pd
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
-from fedkin.report.measures import measures, phase_of, reached
+from fedkin.report.measures import measures, number, phase_of
 
 AMOUNTS = ["steps", "sent", "received", "client_seconds", "seconds"]
 Target = tuple[str, float]
@@ -46,8 +46,11 @@ def costs_of(folder: Path, target: Target | None = None) -> pd.DataFrame | None:
         raise FedkinError(f"{folder} has no step to count yet; `fedkin resume {folder}` goes on with it.")
     if target and target[0] not in (names := measures(*records)):
         raise unknown_name("metric", target[0], names)
-    moment = reached(records, *target) if target else (records[-1]["step"], 0)
-    if moment is None:
+    last = records[-1]["step"]
+    if target:
+        values = {record["step"]: number(record, target[0]) for record in records}
+        last = next((step for step, value in values.items() if value is not None and value >= target[1]), None)
+    if last is None:
         return None
     timing = pd.DataFrame(read_timing(folder), columns=["step", "client_seconds", "seconds"]).set_index("step")
     steps = pd.DataFrame(
@@ -56,7 +59,7 @@ def costs_of(folder: Path, target: Target | None = None) -> pd.DataFrame | None:
     steps = steps.diff().fillna(steps).assign(steps=1).join(timing)
     if 0 in timing.index:
         steps.loc[steps.index[0], timing.columns] += timing.loc[0]
-    counted = steps[steps.index <= moment[0]][AMOUNTS]
+    counted = steps[steps.index <= last][AMOUNTS]
     phases = [phase_of(record) for record in records][: len(counted)]
     costs = counted.groupby(phases, sort=False).agg(lambda amounts: amounts.sum(skipna=False))
     costs.loc["total"] = counted.sum(skipna=False)
