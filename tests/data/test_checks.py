@@ -159,7 +159,7 @@ def test_numbers_for_truth_values_other_texts_and_other_spellings_of_names_are_r
     with pytest.raises(FedkinError) as error:
         ENCODING.apply(codes)
     assert str(error.value).splitlines() == [
-        "The table has no column 'weight', which the clients' tables have; did you mean 'Weight'?",
+        "The table has no column 'weight', which the clients' tables have.",
         "Column 'smoker' of the table holds numbers; in the clients' tables it holds truth values.",
     ]
     with pytest.raises(FedkinError, match="holds categories; in the clients' tables it"):

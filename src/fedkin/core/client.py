@@ -101,14 +101,12 @@ class Column:
     """One column of a client's table.
 
     Numbers are held as they are, dates as days since 1970-01-01 with fractions, all others as indices into
-    `categories`: the client's own values of a boolean, ordinal or category column, in order; empty for others. `asked`
-    is whether the user has said that the column is one of categories.
+    `categories`: the client's own values of a boolean, ordinal or category column, in order; empty for others.
     """
 
     name: str
     kind: Kind = "number"
     categories: tuple[str, ...] = ()
-    asked: bool = False
 
     @property
     def is_coded(self) -> bool:

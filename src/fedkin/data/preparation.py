@@ -19,7 +19,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
 from fedkin.core.client import MAX_CATEGORIES, Column, Table
 from fedkin.core.client_array import Block, ClientArray
-from fedkin.core.errors import RefusalError, listing, option, setting
+from fedkin.core.errors import RefusalError, listing, setting
 from fedkin.core.method import NEW
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import (
@@ -475,8 +475,6 @@ def _prepare_tables(
     encoding, notes = fit_encoding(fed, sums, options, replace(schema, notes=[]))  # clients get it, but no notes
     encoding = _with_texts(fed, encoding, texts)
     fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
-    if len(schema.columns) == 1 and len({name for columns in reports.values() for name in columns} - {schema.id}) > 2:
-        notes.append(f"Only '{schema.names[0]}' is compared: every other column is left out.")
     before = [*schema.notes, *questions]
     more = [f"... and {len(before) - 20:,} more columns of which there is something to say."] if before[20:] else []
     return Preparation(encoding, [*before[:20], *more, *notes], tuple(questions))
@@ -500,7 +498,7 @@ def _comparable(schema: Schema, sums: statistics.ColumnSums, reports: Reports) -
     cells = listing([f"'{name}' ({lacking[name]:,})" for name in empty])
     reasons = [
         f"Columns are left out that have one value at each client and another at every other, so they say where a row "
-        f"comes from: {quoted(places)}; name them in {option('categorical')} to keep them."
+        f"comes from: {quoted(places)}."
     ] * bool(places)
     reasons += [f"Columns are left out that are empty in more than half of {sums.samples:,} rows: {cells}."] * bool(
         empty

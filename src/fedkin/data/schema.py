@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
-from fedkin.core.errors import FedkinError, listing, mid_sentence, nearest, option, refuse, unknown_name
+from fedkin.core.errors import FedkinError, listing, mid_sentence, option, refuse, unknown_name
 from fedkin.core.replies import is_count, is_list, is_text
 from fedkin.data.options import AUTO, NO_ID, TableOptions
 from fedkin.data.tables import in_order, is_called_id
@@ -33,14 +33,13 @@ class ColumnReport(NamedTuple):
     `filled` says whether any cell is not empty. `unique` says whether the column may name the rows, or whose they are:
     the values are nearly all different, or they come again and the column is called like the id of a person or thing.
     `categories` are for a category column the names of those with enough samples, at most the 50 most frequent; for a
-    boolean or ordinal one, all its values, in order. `asked` is that of the `Column`.
+    boolean or ordinal one, all its values, in order.
     """
 
     kind: Kind
     filled: bool
     unique: bool = False
     categories: Sequence[str] = ()
-    asked: bool = False
 
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]
@@ -50,7 +49,7 @@ Reports = Mapping[int, Mapping[str, ColumnReport]]
 def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
     """Report on a client's table: the columns' ``names``, and in ``columns`` their `ColumnReport` by field.
 
-    That is ``facts``, uint8 ``(columns, 4)``: kind, as an index, and the flags `filled`, `unique` and `asked`; and
+    That is ``facts``, uint8 ``(columns, 3)``: kind, as an index, and the flags `filled` and `unique`; and
     ``levels``, a list of positions with their categories, if there are any. So a wide table is a few tensors.
 
     Raises FedkinError if a name, or a category that would leave the client, is longer than may be sent.
@@ -62,9 +61,9 @@ def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
         for column, report in zip(table.columns, reports, strict=True)
         if max(map(len, (column.name, *report.categories))) > _MAX_TEXT
     )
-    facts = [[_KINDS.index(report.kind), report.filled, report.unique, report.asked] for report in reports]
+    facts = [[_KINDS.index(report.kind), report.filled, report.unique] for report in reports]
     levels = [[i, list(report.categories)] for i, report in enumerate(reports) if report.categories]
-    tensor = torch.tensor(facts, dtype=torch.uint8).reshape(-1, 4)
+    tensor = torch.tensor(facts, dtype=torch.uint8).reshape(-1, 3)
     return {"names": table.names, "columns": {"facts": tensor, "levels": levels}}
 
 
@@ -77,7 +76,7 @@ def _report(column: Column, values: Tensor, min_members: int, id_column: str) ->
         counts = filled.long().bincount(minlength=len(categories))
         frequent = [int(code) for code in counts.argsort(descending=True, stable=True) if counts[code] >= min_members]
         categories = () if unique else tuple(categories[code] for code in sorted(frequent[:MAX_CATEGORIES]))
-    return ColumnReport(column.kind, len(filled) > 0, unique, categories, column.asked)
+    return ColumnReport(column.kind, len(filled) > 0, unique, categories)
 
 
 def _names_rows(column: Column, filled: Tensor, rows: int) -> bool:
@@ -106,7 +105,7 @@ def are_reports(value: Any) -> bool:
     if not isinstance(value, dict) or value.keys() != {"facts", "levels"} or not isinstance(value["levels"], list):
         return False
     facts, levels = value["facts"], value["levels"]
-    if not isinstance(facts, Tensor) or facts.dtype != torch.uint8 or facts.ndim != 2 or facts.shape[1] != 4:
+    if not isinstance(facts, Tensor) or facts.dtype != torch.uint8 or facts.ndim != 2 or facts.shape[1] != 3:
         return False
     if len(facts) and (int(facts[:, 0].max()) >= len(_KINDS) or int(facts[:, 1:].max()) > 1):
         return False
@@ -119,8 +118,7 @@ def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:
     levels = {int(i): names for i, names in reply["columns"]["levels"]}
     facts = enumerate(reply["columns"]["facts"].tolist())
     reports = [
-        ColumnReport(_KINDS[kind], bool(filled), bool(unique), levels.get(i, ()), bool(asked))
-        for i, (kind, filled, unique, asked) in facts
+        ColumnReport(_KINDS[kind], bool(filled), bool(unique), levels.get(i, ())) for i, (kind, filled, unique) in facts
     ]
     return dict(zip(reply["names"], reports, strict=True))
 
@@ -253,13 +251,10 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def is_place(reports: Collection[ColumnReport]) -> bool:
-    """Return whether each client reports one category of a column, and no two the same.
-
-    A column that a user has named in `categorical` is a feature.
-    """
+    """Return whether each client reports one category of a column, and no two the same."""
     levels = {tuple(report.categories) for report in reports}
     return len(levels) == len(reports) > 1 and all(
-        report.kind == "category" and len(report.categories) == 1 and not report.asked for report in reports
+        report.kind == "category" and len(report.categories) == 1 for report in reports
     )
 
 
@@ -281,14 +276,8 @@ def aligned(table: Table, columns: Sequence[Column], origin: str, imputes: bool 
     position = {column.name: i for i, column in enumerate(table.columns)}
     problems: list[FedkinError] = []
     if not imputes and (lacking := [column.name for column in columns if column.name not in position]):
-        near = nearest(lacking[0], table.names) if len(lacking) == 1 else None
-        problems.append(
-            FedkinError(
-                f"{origin} has no column{'s' * (len(lacking) > 1)} {quoted(lacking)}, which the clients' tables have"
-                f"{f'; did you mean {near!r}?' if near else '.'}",
-                public=True,
-            )
-        )
+        what = f"has no column{'s' * (len(lacking) > 1)} {quoted(lacking)}, which the clients' tables have."
+        problems.append(FedkinError(f"{origin} {what}", public=True))
     padded = torch.cat([table.values, torch.full((len(table), 1), torch.nan, dtype=torch.float64)], 1)
     values = padded[:, [position.get(column.name, -1) for column in columns]]
     for i, column in enumerate(columns):

@@ -429,7 +429,7 @@ def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions)
         codes, words = _words(cells, called, options.levels.get(name, ()))
         whole = np.array([re.sub(r"^([+-]?\d+)\.0$", r"\1", word) for word in words], dtype=object)
         # Programs write 3 as 3.0 in a column with empty cells.
-        return _category(Column(name, asked=True), codes, whole if len({*whole}) == len(words) else words)
+        return _category(Column(name), codes, whole if len({*whole}) == len(words) else words)
     if name in options.ordinal or (is_category and cells.dtype.ordered):
         levels = options.ordinal.get(name) or [_as_text(value, called) for value in cells.dtype.categories]
         return _ordinal(name, cells, [composed(level) for level in levels], called)
