@@ -143,10 +143,9 @@ BLOBS = [DRAWS.normal(size=(30, 3)) + 9 * (np.arange(30) % 3)[:, None] for _ in 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.csv")
-    with pytest.raises(FedkinError, match="is no regular file"):
-        load(str(tmp_path / "x.csv"))
-    with pytest.raises(FedkinError, match="is no regular file"):
-        load_clients([tmp_path / "x.csv"])
+    for read in (load, lambda path: load_clients([path])):
+        with pytest.raises(FedkinError, match="is no regular file"):
+            read(str(tmp_path / "x.csv"))
 
 
 def test_masked_values_are_missing_values() -> None:

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
-from fedkin.core.client import Samples, Table
 from fedkin.core.replies import Expected, counts_to, int64, is_list, is_text, uint8
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content
@@ -39,17 +38,6 @@ _DIGEST = 16  # bytes, of which no two words have the same
 _SHARED = "shared_words"
 """In a client's state: its words that another has, too, which are all that it counts, one on each line, uint8."""
 _LEAST: Expected = {"min_members": counts_to(2**31)}
-
-
-def texts_of(samples: Samples | None, table: Table | None, count: int) -> list[str] | None:
-    """Return the texts of `count` rows, those of several columns together; ``None`` if they are none."""
-    columns = [] if samples is None else [samples]
-    if samples is None and table is not None:
-        columns = [column.texts for column in table.texts.values() if column.rows is not None]
-    if not columns or any(column.kind != "texts" or len(column) != count for column in columns):
-        return None
-    rows = zip(*(column.items for column in columns), strict=True)
-    return [" ".join(str(content(item, "texts", "the site")) for item in row) for row in rows]
 
 
 @client_task(
@@ -117,7 +105,15 @@ def count_words(client: Client, payload: Payload) -> Payload:
 
 
 def _texts(client: Client) -> list[str] | None:
-    return texts_of(client.samples, client.table, len(client)) if "clusters" in client.state else None
+    """Return the client's texts, those of several columns of a row together; ``None`` if it has none or no clusters."""
+    columns = [] if client.samples is None else [client.samples]
+    if client.samples is None and client.table is not None:
+        columns = [column.texts for column in client.table.texts.values() if column.rows is not None]
+    are_texts = all(column.kind == "texts" and len(column) == len(client) for column in columns)
+    if "clusters" not in client.state or not columns or not are_texts:
+        return None
+    rows = zip(*(column.items for column in columns), strict=True)
+    return [" ".join(str(content(item, "texts", "the site")) for item in row) for row in rows]
 
 
 def _vectorizer(**options: Any) -> Any:

@@ -168,7 +168,7 @@ def client_input(value: Any, origin: str, label: str | None = None, seek_labels:
     """
     match form_of(value):
         case "path":
-            return ClientInput(value)
+            return ClientInput(expanded(str(value)))
         case "samples":
             return ClientInput(value if isinstance(value, Samples) else listed_samples(value))
         case "table":
@@ -241,11 +241,12 @@ def _sample_and_label(item: Any, label: str | None) -> tuple[Tensor, Any]:
 class FederationInput:
     """Data and labels of several clients, as users give them, in forms that `load_clients` reads.
 
-    `clients` are by name; those without one are called ``Client 0`` and so on. `label` is the column of tables and
-    files that holds labels, or "none".
+    `clients` are by name; those without one are called ``Client 0`` and so on. `origins` are what they are called in
+    sentences. `label` is the column of tables and files that holds labels, or "none".
     """
 
     clients: dict[str, ClientInput]
+    origins: dict[str, str]
     label: str | None = None
 
     @property
@@ -268,7 +269,10 @@ def federation_input(
     """
     data = clients_of(clients, entrance)
     names = _names_of(data)
-    origins = {name: _called(name, value) for name, value in zip(names, data.values(), strict=True)}
+    origins = {
+        name: f"'{value}'" if isinstance(value, str | Path) else f"Client '{name}'" if name == key else name
+        for name, (key, value) in zip(names, data.items(), strict=True)
+    }
     column = y if isinstance(y, str) and y != NO_LABELS else None
     beside = [None] * len(data) if y is None or isinstance(y, str) else _labels_beside(y, data)
     given = dict(zip(names, zip(data.values(), beside, strict=True), strict=True))
@@ -282,7 +286,7 @@ def federation_input(
 
     inputs = _for_each(origins, convert)
     label = next(filter(None, (client.label for client in inputs.values())), None)
-    return FederationInput(inputs, y if isinstance(y, str) else label)
+    return FederationInput(inputs, origins, y if isinstance(y, str) else label)
 
 
 def _names_of(clients: Mapping[Any, Any]) -> list[str]:
@@ -291,13 +295,6 @@ def _names_of(clients: Mapping[Any, Any]) -> list[str]:
     are_distinct = len({path.name for path in files.values()}) == len(files)
     of_files = {i: path.name if are_distinct else str(path) for i, path in files.items()}
     return [key if isinstance(key, str) else of_files.get(key, f"Client {key}") for key in clients]
-
-
-def _called(name: str, data: Any) -> str:
-    """Return what a client is called in sentences: a file by its path."""
-    if isinstance(data, str | Path):
-        return f"'{data}'"
-    return name if name.startswith("Client ") else f"Client '{name}'"
 
 
 def _for_each(origins: Mapping[str, str], function: Callable[[str], _T]) -> dict[str, _T]:
@@ -464,15 +461,13 @@ def load_clients(
     a column that `options` name.
     """
     federation = source if isinstance(source, FederationInput) else federation_input(source, label)
-    label, inputs = federation.column, federation.clients
-    origins = {name: _called(name, client.x) for name, client in inputs.items()}
+    label, origins = federation.column, federation.origins
 
     def read(name: str) -> Dataset:
-        data = inputs[name].x
-        if isinstance(data, str | Path):
-            path = expanded(str(data))
-            samples = folder_dataset(path, label) if path.is_dir() else None
-            site = read_file(path, label, None, options) if samples is None else samples
+        data = federation.clients[name].x
+        if isinstance(data, Path):
+            samples = folder_dataset(data, label) if data.is_dir() else None
+            site = read_file(data, label, None, options) if samples is None else samples
         else:
             site = as_dataset(data, name, origins[name], label, options)
         return replace(with_embeddings(site, options, origins[name]), name=name)

@@ -70,18 +70,15 @@ def missing(source: str) -> FedkinError:
 
 
 def ending_of(name: str | Path) -> str:
-    """Return a file's suffix in small letters; of a compressed table that of the table: ``.csv`` of ``a.csv.gz``."""
-    return _uncompressed(name).suffix.lower()
+    """Return a file's suffix in small letters; of a compressed file the one before: ``.csv`` of ``a.csv.gz``."""
+    path = Path(name)
+    return Path(path.stem if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
 def stem_of(name: str | Path) -> str:
-    """Return a file's name without the suffix, of a compressed table without both: ``a`` of ``a.csv.gz``."""
-    return _uncompressed(name).stem
-
-
-def _uncompressed(name: str | Path) -> Path:
-    is_table = str(name).lower().endswith((".csv.gz", ".tsv.gz"))
-    return Path(Path(name).stem) if is_table else Path(name)
+    """Return a file's name without the suffix, of a compressed file without both: ``a`` of ``a.csv.gz``."""
+    path = Path(name)
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
 # Folders of clients.

@@ -5,7 +5,6 @@ In a real federation each site's own file has those for reading.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Self, get_args
@@ -125,18 +124,13 @@ class TableOptions:
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
         try:
-            "".encode(self.encoding)
-            codecs.lookup(self.encoding)
+            "text".encode(self.encoding)
         except (LookupError, TypeError, ValueError) as error:
             form = "it should name one of text, such as 'utf-8' or 'cp1252'"
             raise FedkinError(f"encoding is {self.encoding!r}; {form}.") from error
         for name, levels in self.ordinal.items():
             if len(levels) < 2 or len(set(levels)) < len(levels):
                 raise FedkinError(f"ordinal['{name}'] is {list(levels)}; it should have two levels or more, each once.")
-        if both := sorted(set(self.categorical) & set(self.ordinal)):
-            raise FedkinError(
-                f"Column '{both[0]}' is both in {name_of('categorical')} and in {name_of('ordinal')}; it can be in one."
-            )
 
     def of(self, method: Method[Any]) -> Self:
         """Return the options by which a method's samples are prepared.

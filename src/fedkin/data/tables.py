@@ -397,10 +397,12 @@ def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFram
     """Empty the cells with a value of `TableOptions.na_values`: numbers also in texts, and texts but for blanks."""
     import pandas as pd
 
-    frame = frame.copy() if any(options.na_values_of.values()) else frame
+    by_column = options.na_values_of
+    if not any(by_column.values()):
+        return frame
+    frame = frame.copy()
     for i, name in enumerate(map(composed, frame.columns)):
-        named = [*options.na_values_of.get("", ()), *options.na_values_of.get(name, ())]
-        if not named:
+        if not (named := [*by_column.get("", ()), *by_column.get(name, ())]):
             continue
         cells, values = frame.iloc[:, i], pd.Series([composed(value).strip() for value in named], dtype=object)
         texts = pd.Series([composed(cell).strip().removesuffix(" 00:00:00") for cell in cells], dtype=object)
