@@ -16,7 +16,6 @@ from fedkin.data.cluster_words import (
     count_words,
     send_shared_words,
     send_word_digests,
-    telling_words,
     words_of_clusters,
 )
 from fedkin.data.options import TableOptions
@@ -94,11 +93,6 @@ def test_words_and_cells_of_few_texts_are_not_reported() -> None:
         # One text of seven that lacks a word is hidden, too.
         assert reply["counts"].tolist() == ([[0, 0, 0], [0, 0, 0]] if least else [[7, 0, 7], [0, 0, 0]])
         assert reply["members"].tolist() == ([0, 0] if least else [7, 0])
-
-
-def test_without_texts_there_are_no_words() -> None:
-    assert words_of_clusters(LocalFederation([Client(0, torch.zeros(4, 2))], 0), 2) == []
-    assert telling_words([], torch.zeros(2, 0), torch.zeros(2)) == [[], []]
 
 
 def test_an_estimator_describes_clusters_of_texts() -> None:

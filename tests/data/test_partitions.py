@@ -17,7 +17,6 @@ from fedkin.data import scenarios as partitions
 from fedkin.data.inputs import ClientFiles
 from fedkin.data.names import READ
 from fedkin.data.options import NO_OPTIONS
-from fedkin.data.population import hold_out
 from fedkin.data.scenarios import Dirichlet, Iid, Labelled, LabelSkew, OwnClass
 from fedkin.experiment import registry
 
@@ -41,15 +40,6 @@ def test_classes_of_both_splits_agree(tmp_path):
     assert data.classes == ["cat", "dog", "fish"]
     assert (data.y.tolist(), data.test[1].tolist()) == ([0, 2, 0], [1, 2])
     assert data.test[0].tolist() == [[4], [5]]
-
-
-@pytest.mark.parametrize(("n", "share", "out"), [(10, 0.3, 3), (10, 0.0, 0), (10, 1.0, 9), (2, 0.1, 1), (1, 0.5, 0)])
-def test_something_always_remains_to_train_on(n, share, out):
-    part = torch.arange(100, 100 + n)
-    kept, held = hold_out(part, share, torch.Generator().manual_seed(0))
-    assert len(held) == out
-    assert torch.equal(torch.cat([kept, held]).sort().values, part)
-    assert torch.equal(kept, kept.sort().values)
 
 
 LABELS = st.lists(st.integers(0, 4), min_size=20, max_size=80).map(lambda labels: torch.tensor(labels))
@@ -99,13 +89,6 @@ def test_allocating_alike_follows_what_is_held(y, held, seed):
     wanted = counts / counts.sum(0).clamp(min=1) * torch.bincount(y, minlength=7)
     got = torch.stack([torch.bincount(y[part], minlength=7) for part in parts])
     assert float((got - wanted).abs().max()) < 1
-
-
-@given(total=st.integers(0, 500), weights=st.lists(st.integers(1, 9), min_size=1, max_size=6))
-def test_apportioned_parts_add_up_and_are_within_one_of_their_quota(total, weights):
-    parts = partitions.apportion(total, weights)
-    assert sum(parts) == total
-    assert all(abs(p - total * w / sum(weights)) < 1 for p, w in zip(parts, weights, strict=True))
 
 
 def test_every_scenario_is_built_on_digits_or_says_what_it_needs():

@@ -213,12 +213,10 @@ def compare(
     from fedkin.studies.question import question_of
 
     question = question_of(what, methods=names, **options)
-    from fedkin.data.sources import keep_read
     from fedkin.engines.local import keep_freed_memory
     from fedkin.experiment.terminal import show_progress
     from fedkin.studies.compare import compared
 
-    keep_read()
     keep_freed_memory()
     with interruptible("a comparison begins anew"), show_progress(quiet) as progress:
         comparison = compared(question, out or Path("comparisons") / question.name, seeds, budget, progress)
