@@ -18,12 +18,11 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def test_it_is_scikit_learns():
     points = torch.randn(200, 5, generator=generator())
-    centres, labels, iterations = k_means(points, points[:4], generator())
+    centres, labels = k_means(points, points[:4], generator())
     expected = KMeans(4, init=points[:4].numpy(), n_init=1).fit(points.numpy())
     np.testing.assert_allclose(centres, expected.cluster_centers_, rtol=1e-5)
     np.testing.assert_array_equal(labels, expected.labels_)
     assert labels.dtype == torch.int64
-    assert iterations == expected.n_iter_
 
 
 def test_weights_are_repetitions():
@@ -37,7 +36,7 @@ def test_points_that_only_rounding_tells_apart_are_one():
     rng = generator()
     base = torch.randn(4, 50, generator=rng)
     points = base.repeat(30, 1).double() * (1 + 1e-8 * torch.randn(120, 1, generator=rng, dtype=torch.float64))
-    centres, labels, _ = k_means(points, 10, generator())
+    centres, labels = k_means(points, 10, generator())
     assert len(centres) == 4
     assert labels.unique().numel() == 4
 
@@ -48,8 +47,6 @@ def test_lloyd_is_scikit_learns_too():
     expected = KMeans(6, init=points[:6].numpy(), n_init=1).fit(points.numpy())
     np.testing.assert_allclose(found.centres, expected.cluster_centers_, atol=1e-3)
     assert (found.labels.numpy() == expected.labels_).mean() > 0.999
-    assert abs(found.iterations - expected.n_iter_) <= 1
-    assert lloyd_of_sets(points[None], points[None, :6], None, 2).iterations == 2
 
 
 def test_sums_are_taken_on_one_thread(monkeypatch):

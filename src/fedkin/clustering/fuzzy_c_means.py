@@ -24,13 +24,10 @@ class Clusters(NamedTuple):
     """Result of fuzzy c-means of one set of points, or, with a first dimension more, of several sets.
 
     `centres` are float32 ``(k, width)``, and `supports`, float32 ``(k,)``, sums of the points' memberships.
-    `iterations`, int64, are moves of the centres; `moved` is the largest Euclidean move of a centre in the last one.
     """
 
     centres: Tensor
     supports: Tensor
-    iterations: Tensor
-    moved: Tensor
 
 
 def fuzzy_c_means(
@@ -64,7 +61,6 @@ def fuzzy_c_means_of_sets(
     middle = _mean_of_chunks(points)
     centres = start - middle  # near the origin, rounding is smallest
     off = torch.zeros(centres.shape[:2]) if valid is None else torch.where(valid, 0.0, torch.inf)
-    moved, iterations = torch.full((len(points),), torch.inf), torch.zeros(len(points), dtype=torch.int64)
     # Sets whose centres move still, with their points and their mean.
     rows, moving, mean = torch.arange(len(points)), points, middle
     for _ in range(max_iterations):
@@ -75,9 +71,8 @@ def fuzzy_c_means_of_sets(
             sums += pull @ part
             masses += pull.sum(2)
         after = torch.where(masses[..., None] > 0, sums / masses[..., None], before.double()).float()
-        centres[rows], moved[rows] = after, (after - before).norm(dim=2).amax(1)
-        iterations[rows] += 1
-        move = moved[rows] > tolerance
+        centres[rows] = after
+        move = (after - before).norm(dim=2).amax(1) > tolerance
         if not bool(move.all()):
             rows, moving, mean = rows[move], moving[move], mean[move]
         if not len(rows):
@@ -85,7 +80,7 @@ def fuzzy_c_means_of_sets(
     supports = torch.zeros(off.shape, dtype=torch.float64)
     for part in _near(points, middle):
         supports += _log_memberships(part, centres, off, fuzziness).exp().sum(2)
-    return Clusters(centres + middle, supports.float(), iterations, moved)
+    return Clusters(centres + middle, supports.float())
 
 
 def memberships(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:

@@ -24,13 +24,11 @@ _MANY = 1 << 20
 class Partition(NamedTuple):
     """Result of k-means.
 
-    `centres` are float32 ``(k, width)``, and `labels`, int64 ``(n,)``, the centre of each point. `iterations` are those
-    of Lloyd's algorithm from the seeds that were kept.
+    `centres` are float32 ``(k, width)``, and `labels`, int64 ``(n,)``, the centre of each point.
     """
 
     centres: Tensor
     labels: Tensor
-    iterations: int
 
 
 def k_means(
@@ -73,20 +71,19 @@ def k_means(
         search.fit(points.numpy(), sample_weight=None if weights is None else weights.double().numpy())
     kept, label = np.unique(search.labels_, return_inverse=True)
     centres = torch.from_numpy(search.cluster_centers_[kept]).float()
-    return Partition(centres, torch.from_numpy(label.astype(np.int64)), int(search.n_iter_))
+    return Partition(centres, torch.from_numpy(label.astype(np.int64)))
 
 
 class Partitions(NamedTuple):
     """Result of k-means of several sets of points of one size, such as those of several clients.
 
     `centres` are float32 ``(sets, k, width)``, `labels`, int64 ``(sets, n)``, the centre of each point, and `sizes`,
-    int64 ``(sets, k)``, the points of each centre; of some there may be none. `iterations` are int64 ``(sets,)``.
+    int64 ``(sets, k)``, the points of each centre; of some there may be none.
     """
 
     centres: Tensor
     labels: Tensor
     sizes: Tensor
-    iterations: Tensor
 
     @property
     def packed_labels(self) -> Tensor:
@@ -96,7 +93,7 @@ class Partitions(NamedTuple):
     @property
     def only(self) -> Partition:
         """The partition of a single set."""
-        return Partition(self.centres[0, self.sizes[0] > 0], self.packed_labels[0], int(self.iterations[0]))
+        return Partition(self.centres[0, self.sizes[0] > 0], self.packed_labels[0])
 
 
 def lloyd_of_sets(
@@ -124,7 +121,6 @@ def lloyd_of_sets(
         limit += near.square().sum((1, 2), dtype=torch.float64)
     # Converged, as in scikit-learn, when squared moves of centres sum to less than this part of the features' variance.
     limit *= 1e-4 / (points.shape[1] * points.shape[2])
-    iterations = torch.zeros(len(points), dtype=torch.int64)
     # Sets whose centres move still, with their points and their mean.
     rows, moving, mean = torch.arange(len(points)), offsets, middle
     for _ in range(max_iterations):
@@ -138,7 +134,6 @@ def lloyd_of_sets(
             counts += members.sum(2)
         after = torch.where(counts[..., None] > 0, sums / counts[..., None], before.double()).float()
         centres[rows] = after
-        iterations[rows] += 1
         move = (after - before).square().sum((1, 2)) > limit[rows]
         if not bool(move.all()):
             rows, moving, mean = rows[move], moving[move], mean[move]
@@ -146,7 +141,7 @@ def lloyd_of_sets(
             break
     labels = torch.cat([_nearest(near, centres, off) for near in chunks(offsets, middle)], dim=1)
     sizes = torch.zeros(off.shape, dtype=torch.int64).scatter_add_(1, labels, torch.ones_like(labels))
-    return Partitions(centres + middle, labels, sizes, iterations)
+    return Partitions(centres + middle, labels, sizes)
 
 
 def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:

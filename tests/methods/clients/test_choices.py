@@ -143,12 +143,12 @@ def test_a_round_is_the_mean_of_its_clusters_updates():
         assert torch.allclose(after[cluster], before[cluster] - 0.5 * torch.stack(gradients).mean(0), atol=1e-5)
 
 
-CFL_GP_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 4, "coordinates": "all"}
+CFL_GP_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 4, "coordinates": 10**6}
 CFL_GP_CLUSTERS = [0, 1, 2, 3, 3, 0, 1, 2, 0]
 
 
 def test_every_model_has_its_turn_and_profiles_are_means_of_updates():
-    method = CFLGPMethod(**(CFL_GP_SETTINGS | {"rounds": 5, "n_clusters": 2, "period": 1, "clustering_rounds": "all"}))
+    method = CFLGPMethod(**(CFL_GP_SETTINGS | {"rounds": 5, "n_clusters": 2, "period": 1, "clustering_rounds": 5}))
     done = planted.run(method, planted.clients([0, 1, 0, 1], planted.OPPOSITE))
     assert [values["criterion"] for values in done.values] == [0, 1, 0, 1, 0]
     assert done.states[-1].counts.tolist() == [[3] * 4, [2] * 4]

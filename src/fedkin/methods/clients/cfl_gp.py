@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -62,17 +62,17 @@ class CFLGPMethod(ClientMethod):
         K, the number of clusters.
     period : int
         Rounds from one clustering round to the next; the first round is one.
-    clustering_rounds : int or "all"
-        Rounds after which clusters stay as they are; "all" clusters until the end.
-    coordinates : int or "all"
-        Number of randomly chosen coordinates of an update that are accumulated; "all" of them, which takes memory of K
-        times the number of clients times the model's size.
+    clustering_rounds : int
+        Rounds after which clusters stay as they are.
+    coordinates : int
+        Number of randomly chosen coordinates of an update that are accumulated, in memory of K times the number of
+        clients times as many; at most the model's size.
     """
 
     n_clusters: Count = 3
     period: Count = 2
-    clustering_rounds: Count | Literal["all"] = 10
-    coordinates: Count | Literal["all"] = 4096
+    clustering_rounds: Count = 10
+    coordinates: Count = 4096
 
     traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
     state_type: ClassVar[type[ClientMethodState]] = CFLGPState
@@ -89,8 +89,7 @@ class CFLGPMethod(ClientMethod):
     def step(self, fed: Federation, state: CFLGPState) -> tuple[CFLGPState, Record]:
         """Have clients train their cluster's model; in a clustering round also train a common one, and cluster them."""
         labels, participants = state.labels.clone(), self.participants(fed, state)
-        until = self.rounds if self.clustering_rounds == "all" else self.clustering_rounds
-        clustering = state.steps % self.period == 0 and state.steps < until
+        clustering = state.steps % self.period == 0 and state.steps < self.clustering_rounds
         turn = state.steps // self.period % len(state.models)
         missing = {} if clustering else self.place_by_loss(fed, state, participants, labels)
         models = list(state.models)
@@ -134,7 +133,7 @@ class CFLGPMethod(ClientMethod):
     def _places(self, fed: Federation, state: ClientMethodState) -> Tensor:
         """Return the coordinates of updates to accumulate, int64 ``(coordinates,)``, the same in every round."""
         trainable = Classifier.of(state.module).parameters
-        if self.coordinates == "all" or self.coordinates >= trainable:
+        if self.coordinates >= trainable:
             return torch.arange(trainable)
         return torch.randperm(trainable, generator=fed.rng("coordinates"))[: self.coordinates].sort().values
 

@@ -30,7 +30,7 @@ from fedkin.methods.clients.local_work import (
     training_of,
     training_task,
 )
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, OneShotValues, distances_to_clusters
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, distances_to_clusters
 from fedkin.methods.clients.update_splits import cosine_similarities
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.modules import TWO_ENCODERS, Classifier
@@ -45,12 +45,6 @@ class FedDAGState(OneShotState):
     """
 
     sources: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-
-
-class FedDAGValues(OneShotValues, total=False):
-    """Values of a step, with the weights of the `sources` that each cluster learns from."""
-
-    sources: list[list[float]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,6 @@ class FedDAGMethod(OneShotMethod):
 
     traits = OneShotMethod.traits.replace(scenario="label-clusters")
     state_type: ClassVar[type[ClientMethodState]] = FedDAGState
-    record_type: ClassVar[type[Any]] = FedDAGValues
 
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
         classifier = super().classifier_for(shape, classes)
@@ -134,7 +127,7 @@ class FedDAGMethod(OneShotMethod):
         placed = after.labels != UNKNOWN
         sets, counts, _ = self._parts(after, after.messages[placed])
         graph = complements(class_angles(sets, counts), counts, after.labels[placed], self.sources)
-        return replace(after, sources=graph), replace(record, values=record.values | {"sources": graph.tolist()})
+        return replace(after, sources=graph), record
 
     def averaged(self, fed: Federation, state: Any) -> tuple[Trained, Means]:
         """Train first encoders and linear layers, and the second encoders of the clusters that learn from these."""

@@ -22,7 +22,6 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Array, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import (
     ClientMethod,
-    RoundValues,
     SoftState,
     Trained,
     check_differ,
@@ -45,12 +44,6 @@ class FedRCState(SoftState):
     """
 
     frequencies: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-
-
-class FedRCValues(RoundValues, total=False):
-    """Values of a round, with each client's `memberships` in the clusters."""
-
-    memberships: list[list[float]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,6 @@ class FedRCMethod(ClientMethod):
 
     traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
     state_type: ClassVar[type[FedRCState]] = FedRCState
-    record_type: ClassVar[type[Any]] = FedRCValues
 
     def init(self, fed: Federation) -> FedRCState:
         """Return K different models, and equal memberships of every client."""
@@ -126,8 +118,7 @@ class FedRCMethod(ClientMethod):
             losses[client] = reply["loss"]
         frequencies = frequencies_of(masses) if losses else state.frequencies
         after = self.after_round(state, means, labels=labels, memberships=memberships, frequencies=frequencies)
-        trained = Trained.each(losses, replies.missing)
-        return after, round_record(fed, trained, labels, memberships=memberships.tolist())
+        return after, round_record(fed, Trained.each(losses, replies.missing), labels)
 
     def result(self, state: FedRCState) -> dict[str, Any]:
         return {**super().result(state), "memberships": state.memberships, "frequencies": state.frequencies}

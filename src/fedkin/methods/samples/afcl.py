@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from fedkin.clustering.k_means import kmeans_plusplus_seeds
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
-from fedkin.core.method import Count, Fraction, Values
+from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import MANY, Expected, counts_to, features, int64, is_name, reals
 from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
@@ -58,13 +58,6 @@ class AFCLState(CentroidState):
     score: float = -1.0
 
 
-class AFCLValues(Values, total=False):
-    """Values of a step: the number of `seeds`, and how far they `moved`."""
-
-    seeds: int
-    moved: float
-
-
 @dataclass(frozen=True)
 class AFCLMethod(SampleMethod):
     """Clusters samples by seeds that compete for them and cooperate; seeds that meet become one cluster.
@@ -97,7 +90,6 @@ class AFCLMethod(SampleMethod):
 
     traits = SampleMethod.traits.replace(finds_k=True, takes_k=False, cost="cheap")
     state_type: ClassVar[type[State]] = AFCLState
-    record_type: ClassVar[type[Any]] = AFCLValues
     assign_task: ClassVar[Task] = assign_to_centroids
 
     predict = staticmethod(CentroidMethod.predict)
@@ -126,7 +118,6 @@ class AFCLMethod(SampleMethod):
         span = torch.where(highest > lowest, highest - lowest, 1.0)
         seeds = kmeans_plusplus_seeds((proposed - lowest) / span, self.seeds, fed.rng("seeds"))
         weights = torch.full((state.width,), 1 / state.width, dtype=torch.float64)
-        record.values["seeds"] = len(seeds)
         return state.next(seeds=seeds, lowest=lowest, span=span, weights=weights), record
 
     def _move_seeds(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
@@ -148,7 +139,6 @@ class AFCLMethod(SampleMethod):
         seeds, rates = before.numpy().copy(), self.learning_rate * len(state.weights) * state.weights.numpy()
         for name, share in moving.items():
             pull(seeds, means[name].double().numpy(), counts[name].numpy(), np.minimum(rates * share, 1.0))
-        moved = float(np.abs(seeds - before.numpy()).max())
         used = torch.cat([means[name] for name in moving]).double()
         everything = torch.cat(list(means.values()))
         near = nearest_centroids(everything, state.seeds)
@@ -163,7 +153,7 @@ class AFCLMethod(SampleMethod):
             finished=abs(score - state.score) <= 1e-4 or state.steps >= self.rounds,
         )
         after = replace(after, centroids=centroids_of(after))
-        record.values.update(moved=moved, clusters=len(after.centroids))
+        record.values["clusters"] = len(after.centroids)
         if after.finished:
             self.conclude(fed, after)
         return after, record

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Gt
@@ -19,13 +19,12 @@ from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Positive, Values
+from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_name
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     CentroidState,
-    RoundOutcome,
     one_round,
     scaled_like_features,
 )
@@ -50,26 +49,17 @@ def cluster_all(
     method: CentroidMethod,
     fed: Federation,
     state: CentroidState,
-    search: Callable[[Tensor, torch.Generator], tuple[Tensor, dict[str, Any]]],
+    search: Callable[[Tensor, torch.Generator], Tensor],
 ) -> tuple[CentroidState, Record]:
-    """Do the only step of a centralised baseline.
-
-    `search` returns centroids ``(k, width)`` of all samples ``(n, width)``, and plain values for the record.
+    """Do the only step of a centralised baseline; `search` returns centroids ``(k, width)`` of samples ``(n,
+    width)``.
     """
 
-    def cluster(replies: Replies[Payload]) -> RoundOutcome:
-        points = replies.cat("points")
-        centroids, values = search(points, fed.rng("centroids"))
-        return {"centroids": scaled_like_features(state.features, centroids)}, values
+    def cluster(replies: Replies[Payload]) -> dict[str, Any]:
+        centroids = search(replies.cat("points"), fed.rng("centroids"))
+        return {"centroids": scaled_like_features(state.features, centroids)}
 
     return one_round(method, fed, state, send_samples, {"features": state.features}, cluster, "points")
-
-
-class PooledValues(Values, total=False):
-    """Values of the only step: `iterations`, and how far centroids `moved` in the last one."""
-
-    iterations: int
-    moved: float
 
 
 @dataclass(frozen=True)
@@ -87,16 +77,13 @@ class KMeansMethod(CentroidMethod):
     n_init: Count = 10
     max_iter: Count = 300
 
-    record_type: ClassVar[type[Any]] = PooledValues
-
     traits = _TRAITS
 
     def step(self, fed: Federation, state: CentroidState) -> tuple[CentroidState, Record]:
         """Cluster all samples, and send clients the centroids."""
 
-        def search(points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-            best = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
-            return best.centres, {"iterations": best.iterations}
+        def search(points: Tensor, rng: torch.Generator) -> Tensor:
+            return k_means(points, self.n_clusters, rng, self.n_init, self.max_iter).centres
 
         return cluster_all(self, fed, state, search)
 
@@ -121,17 +108,15 @@ class FuzzyCMeansMethod(CentroidMethod):
     tolerance: Positive = 1e-4
     max_iter: Count = 1000
 
-    record_type: ClassVar[type[Any]] = PooledValues
     traits = _TRAITS
     soft = True
 
     def step(self, fed: Federation, state: CentroidState) -> tuple[CentroidState, Record]:
         """Cluster all samples, started from k-means++ seeds, and send clients the centroids."""
 
-        def search(points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
+        def search(points: Tensor, rng: torch.Generator) -> Tensor:
             seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
-            outcome = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)
-            return outcome.centres, {"iterations": int(outcome.iterations), "moved": float(outcome.moved)}
+            return fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter).centres
 
         return cluster_all(self, fed, state, search)
 

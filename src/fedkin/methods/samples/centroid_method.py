@@ -32,9 +32,6 @@ from fedkin.methods.samples.sample_method import (
 _BATCH = 4096
 """Samples whose distances are in memory at once."""
 
-RoundOutcome = tuple[dict[str, Any], dict[str, Any]]
-"""Changes of the state, and plain values for the record."""
-
 
 @dataclass(frozen=True)
 class CentroidState(State):
@@ -192,11 +189,12 @@ def features_for(features: str, shape: tuple[int, ...]) -> dict[str, Any]:
 
 def one_round(
     method: Any, fed: Federation, state: Any, task: Task, payload: Payload,
-    cluster: Callable[[Replies[Payload]], RoundOutcome], points: str = "centres",
+    cluster: Callable[[Replies[Payload]], dict[str, Any]], points: str = "centres",
 ) -> tuple[Any, Record]:  # fmt: skip
     """Have clients do `task` with the same `payload`, cluster what they send, and send them the centroids.
 
-    A reply has `points` ``(n, width)`` under this name; `cluster` takes one or more. Clients that do not reply are
+    A reply has `points` ``(n, width)`` under this name; `cluster` takes one or more, and returns changes of the state.
+    Clients that do not reply are
     missing, but their samples are assigned at the end, too. If none replies, the next step tries again, up to twenty
     times.
     """
@@ -206,9 +204,7 @@ def one_round(
         name = display_name(type(method))
         failure = f"No client answered {name} in {MAX_ATTEMPTS} attempts ({reasons(record.missing)})."
         return repeat_step(fed, state, record, failure)
-    changes, values = cluster(replies)
-    record.values.update(values)
-    after = state.next(finished=True, **changes)
+    after = state.next(finished=True, **cluster(replies))
     method.conclude(fed, after)
     return after, record
 
@@ -228,29 +224,20 @@ class PointsState(CentroidState):
 
 def one_round_of_points(
     method: CentroidMethod, fed: Federation, state: Any, task: Task, payload: Payload,
-    cluster: Callable[[Any], RoundOutcome],
+    cluster: Callable[[Any], dict[str, Any]],
 ) -> tuple[Any, Record]:  # fmt: skip
     """Do `one_round` of ``centres`` and ``sizes``, which the state keeps; `cluster` takes a state that has them.
 
     Nobody is asked if the state has some already, because others' were left out (`without_points`).
     """
-
-    def clustered(state: PointsState) -> RoundOutcome:
-        changes, values = cluster(state)
-        return changes, {**values, "local_clusters": state.owners.unique_consecutive(return_counts=True)[1].tolist()}
-
     if len(state.points):
-        changes, values = clustered(state)
-        after = state.next(finished=True, **changes)
+        after = state.next(finished=True, **cluster(state))
         replies = method.conclude(fed, after)
-        return after, Record(list(replies), replies.missing, values)
+        return after, Record(list(replies), replies.missing)
 
-    def cluster_replies(replies: Replies[Payload]) -> RoundOutcome:
+    def cluster_replies(replies: Replies[Payload]) -> dict[str, Any]:
         sent = with_replies({}, replies)
-        changes, values = clustered(replace(state, **sent))
-        if "iterations" in task.holds:
-            values["iterations"] = dict(zip(map(str, replies), replies.each("iterations"), strict=True))
-        return {**changes, **sent}, values
+        return {**cluster(replace(state, **sent)), **sent}
 
     return one_round(method, fed, state, task, payload, cluster_replies)
 

@@ -18,9 +18,9 @@ from torch import Tensor
 from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Positive, Values
+from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_count, positive, reals, updates
-from fedkin.methods.samples.centroid_method import RoundOutcome, one_round
+from fedkin.methods.samples.centroid_method import one_round
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
 from fedkin.nn.deep_clustering import DeepClusters, DeepEmbeddedClustering
 from fedkin.nn.stack import WIDTHS
@@ -51,12 +51,6 @@ class DECState(State):
 
     width: int = 0
     found: dict[str, Any] = field(default_factory=dict)
-
-
-class DECValues(Values, total=False):
-    """Values of the step: the number of `samples`."""
-
-    samples: int
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,6 @@ class DECMethod(SampleMethod):
 
     traits = SampleMethod.traits.replace(moves_data=True, baseline=True, has_device=True)
     state_type: ClassVar[type[State]] = DECState
-    record_type: ClassVar[type[Any]] = DECValues
     assign_task: ClassVar[Task] = assign
     soft = True
 
@@ -108,11 +101,11 @@ class DECMethod(SampleMethod):
     def step(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
         """Cluster all samples, and send clients the result."""
 
-        def cluster(replies: Replies[Payload]) -> RoundOutcome:
+        def cluster(replies: Replies[Payload]) -> dict[str, Any]:
             x = torch.cat([reply["x"] for reply in replies.values()])
             search = DeepEmbeddedClustering(**self.shared_with(DeepEmbeddedClustering))
             clusters = search.train(x, self.n_clusters, fed.rng("dec", state.steps))
-            return {"found": {**vars(clusters), "widths": list(clusters.widths)}}, {"samples": len(x)}
+            return {"found": {**vars(clusters), "widths": list(clusters.widths)}}
 
         return one_round(self, fed, state, send_flat_samples, {}, cluster, "x")
 

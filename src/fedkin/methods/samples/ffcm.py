@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -22,7 +22,7 @@ from fedkin.clustering.nearest import repeats
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core import replies as forms
 from fedkin.core.client_array import Block, PerClient, single
-from fedkin.core.method import Count, Positive, Values
+from fedkin.core.method import Count, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
@@ -39,13 +39,6 @@ class FFCMState(CentroidState):
     """State of FFCM: the centres, now and `before` the last round, ``(k, width)``."""
 
     before: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-
-
-class FFCMValues(Values, total=False):
-    """Values of a round: how far centres `moved`, ``None`` at first, and `iterations` by client."""
-
-    moved: float | None
-    iterations: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,6 @@ class FFCMMethod(CentroidMethod):
         paper={"fuzziness": 2.0, "start": "uniform", "rounds": 1000},
     )
     state_type: ClassVar[type[State]] = FFCMState
-    record_type: ClassVar[type[Any]] = FFCMValues
     soft = True
 
     def init(self, fed: Federation) -> FFCMState:
@@ -107,7 +99,7 @@ class FFCMMethod(CentroidMethod):
             "tolerance": self.tolerance,
             "local_clusters": self.local_clusters if self.local_clusters is not None else self.n_clusters,
         }
-        answered, missing, centroids, iterations = self._aggregated(fed, state, payload)
+        answered, missing, centroids = self._aggregated(fed, state, payload)
         last = state.steps + 1 == self.rounds
         if answered:
             moved, in_two = (_distance(before, centroids) for before in (state.centroids, state.before))
@@ -116,10 +108,10 @@ class FFCMMethod(CentroidMethod):
         elif last and not self.ready(state):
             raise FedkinError(f"No client answered FFCM in {self.rounds} rounds ({reasons(missing)}).")
         else:
-            moved, after = inf, state.next(finished=last)
+            after = state.next(finished=last)
         if after.finished:
             self.conclude(fed, after)
-        return after, Record(answered, missing, {"moved": moved if isfinite(moved) else None, "iterations": iterations})
+        return after, Record(answered, missing)
 
     def result(self, state: FFCMState) -> dict[str, Any]:
         centroids = scaled_like_features(state.features, state.centroids)
@@ -127,8 +119,8 @@ class FFCMMethod(CentroidMethod):
 
     def _aggregated(
         self, fed: Federation, state: FFCMState, payload: Payload
-    ) -> tuple[list[int], dict[int, str], Tensor, dict[str, int]]:
-        """Ask clients for centres; return who replied and who did not, the new centres, and iterations per client.
+    ) -> tuple[list[int], dict[int, str], Tensor]:
+        """Ask clients for centres; return who replied and who did not, and the new centres.
 
         The new centres ``(k, width)`` are in the order of the previous ones if there are any.
         """
@@ -138,21 +130,20 @@ class FFCMMethod(CentroidMethod):
             terms = [Term("sums", tuple(before.shape)), Term("supports", (len(before),))]
             secret = summed(fed, move_centres_in_place, fed.all(**payload), terms)
             if 0 not in secret:
-                return [], secret.missing, before, {}
-            return secret[0].clients, secret.missing, _means(before, **secret[0].totals), {}
+                return [], secret.missing, before
+            return secret[0].clients, secret.missing, _means(before, **secret[0].totals)
         indices = forms.below(len(before)) if len(before) else forms.below(forms.MAX_COUNT)
         replies = fed.ask(move_centres, fed.all(**payload), {"centres": (None, state.width), "indices": indices})
         if not replies:
-            return [], replies.missing, before, {}
-        iterations = dict(zip(map(str, replies), replies.each("iterations"), strict=True))
+            return [], replies.missing, before
         pooled = replies.cat("centres")
         if self.aggregation == "mean" and len(before):
             sums = _by_index(before, pooled, replies.cat("supports"), replies.cat("indices"))
-            return list(replies), replies.missing, _means(before, *sums), iterations
+            return list(replies), replies.missing, _means(before, *sums)
         # The same seeds in every round, so that centres stay once clients no longer move them; ten starts.
         centres = k_means(pooled, self.n_clusters, fed.rng("kmeans"), exact=True).centres
         centres = in_order_of(before, centres) if len(before) else centres
-        return list(replies), replies.missing, centres, iterations
+        return list(replies), replies.missing, centres
 
 
 _MOVE: forms.Expected = {
@@ -165,7 +156,6 @@ _MOVE: forms.Expected = {
     takes=_MOVE,
     holds={
         "centres": forms.reals("centres", None), "supports": forms.reals("centres"), "indices": forms.int64("centres"),
-        "iterations": forms.is_count,
     },
     sends="Groups of rows: their middle, and how many rows each has",
 )  # fmt: skip
@@ -206,8 +196,7 @@ def _updated_centres(points: Tensor, payload: Payload, rngs: Iterable[torch.Gene
     if valid is not None:
         supported &= valid
     parts = {"centres": moved.centres, "supports": moved.supports, "indices": indices}
-    sent = {name: PerClient.where(part, supported) for name, part in parts.items()}
-    return {**sent, "iterations": PerClient(moved.iterations)}
+    return {name: PerClient.where(part, supported) for name, part in parts.items()}
 
 
 @client_task(takes=_MOVE, sends="Groups of rows: their middle, and how many rows each has")

@@ -17,14 +17,13 @@ from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, Record, State, client_task
 from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Values
-from fedkin.core.replies import MANY, counts_to, int64, is_count, is_name, reals
+from fedkin.core.method import Count
+from fedkin.core.replies import MANY, counts_to, int64, is_name, reals
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     PointsState,
-    RoundOutcome,
     nothing_remains,
     one_round_of_points,
     scaled_like_features,
@@ -38,14 +37,6 @@ class KFedState(PointsState):
     """State of k-FED: the clients' centres, and the cluster of each, int64 ``(m,)``."""
 
     clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-
-
-class KFedValues(Values, total=False):
-    """Values of a step: `local_clusters` and `iterations` by client, and the client that the server `start`s with."""
-
-    start: int
-    local_clusters: list[int]
-    iterations: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -70,14 +61,13 @@ class KFedMethod(CentroidMethod):
 
     traits = CentroidMethod.traits.replace(cost="cheap", paper={"assign": "induced", "max_iter": 1})
     state_type: ClassVar[type[State]] = KFedState
-    record_type: ClassVar[type[Any]] = KFedValues
     without = staticmethod(without_points)
     remains = staticmethod(nothing_remains)
 
     def step(self, fed: Federation, state: KFedState) -> tuple[KFedState, Record]:
         """Ask clients for the centres of their own clusters, cluster these, and send all clients the centroids."""
 
-        def cluster(state: PointsState) -> RoundOutcome:
+        def cluster(state: PointsState) -> dict[str, Any]:
             # The first by id and not by arrival, which differs from run to run on a real federation.
             points = state.points
             start = farthest_points(points[state.owners == state.owners[0]], points, self.n_clusters)
@@ -85,9 +75,8 @@ class KFedMethod(CentroidMethod):
                 clusters, labels = nearest_centroids(points, start).unique(return_inverse=True)
                 centroids = torch.stack([points[labels == cluster].mean(0) for cluster in range(len(clusters))])
             else:
-                centroids, labels, _ = k_means(points, start, fed.rng("centroids"), exact=True)
-            values = {"start": int(state.owners[0])}
-            return {"centroids": scaled_like_features(state.features, centroids), "clusters": labels}, values
+                centroids, labels = k_means(points, start, fed.rng("centroids"), exact=True)
+            return {"centroids": scaled_like_features(state.features, centroids), "clusters": labels}
 
         payload = {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
         return one_round_of_points(self, fed, state, cluster_locally, payload, cluster)
@@ -104,7 +93,7 @@ class KFedMethod(CentroidMethod):
 
 @client_task(
     takes={"features": is_name, "local_clusters": counts_to(MANY)},
-    holds={"centres": reals("points", None), "sizes": int64("points"), "iterations": is_count},
+    holds={"centres": reals("points", None), "sizes": int64("points")},
     sends="Groups of rows: their middle, and how many rows each has",
 )
 def cluster_locally(client: Client, payload: Payload) -> Payload:
@@ -113,7 +102,7 @@ def cluster_locally(client: Client, payload: Payload) -> Payload:
     local = awasthi_sheffet(points, payload["local_clusters"], client.rng)
     client.state["local_clusters"] = local.labels
     sizes = local.labels.bincount(minlength=len(local.centres))
-    return {"centres": local.centres, "sizes": sizes, "iterations": local.iterations}
+    return {"centres": local.centres, "sizes": sizes}
 
 
 @cluster_locally.on_blocks
@@ -122,8 +111,7 @@ def _cluster_block(block: Block, payload: Payload) -> Payload:
     local = awasthi_sheffet_of_sets(points, payload["local_clusters"], block.rngs())
     block.keep("local_clusters", local.packed_labels)
     filled = local.sizes > 0
-    parts = {"centres": PerClient.where(local.centres, filled), "sizes": PerClient.where(local.sizes, filled)}
-    return {**parts, "iterations": local.iterations}
+    return {"centres": PerClient.where(local.centres, filled), "sizes": PerClient.where(local.sizes, filled)}
 
 
 @client_task(takes={"result": CENTROIDS, "clusters": int64(None)})

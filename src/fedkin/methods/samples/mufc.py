@@ -19,14 +19,13 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.client_array import Block, PerClient, single
-from fedkin.core.method import Count, Values
+from fedkin.core.method import Count
 from fedkin.core.replies import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     PointsState,
-    RoundOutcome,
     assign_block,
     assign_to_nearest,
     nothing_remains,
@@ -96,12 +95,6 @@ class MUFCState(PointsState):
     requests: int = 0
 
 
-class MUFCValues(Values, total=False):
-    """Values of a step: `local_clusters` by client."""
-
-    local_clusters: list[int]
-
-
 @dataclass(frozen=True)
 class MUFCMethod(CentroidMethod):
     """One-shot k-means of the clients' rounded k-means++ seeds, which supports unlearning.
@@ -118,7 +111,6 @@ class MUFCMethod(CentroidMethod):
     grid: Annotated[float, Ge(0)] = 0.05
 
     state_type: ClassVar[type[State]] = MUFCState
-    record_type: ClassVar[type[Any]] = MUFCValues
     traits = CentroidMethod.traits.replace(cost="cheap")
     assign_task: ClassVar[Task] = assign_remaining
     without = staticmethod(without_points)
@@ -131,8 +123,8 @@ class MUFCMethod(CentroidMethod):
     def step(self, fed: Federation, state: MUFCState) -> tuple[MUFCState, Record]:
         """Ask clients for rounded centroids, cluster these by weighted k-means, and send all clients the result."""
 
-        def cluster(state: PointsState) -> RoundOutcome:
-            return {"centroids": self._centroids(fed, state.features, state.points, state.sizes)}, {}
+        def cluster(state: PointsState) -> dict[str, Any]:
+            return {"centroids": self._centroids(fed, state.features, state.points, state.sizes)}
 
         return one_round_of_points(self, fed, state, draw_centroids, self.payload(state), cluster)
 

@@ -61,11 +61,11 @@ from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reason
 from fedkin.report.figures import Figure
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 
+_UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
 _FLAT = (
     "The columns look like the pixels of square images, so the edges of these are compared; set method.features "
     'to "raw" to compare the columns.'
 )
-_UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
 
 
 class KinGraphValues(Values, total=False):

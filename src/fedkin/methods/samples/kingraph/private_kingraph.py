@@ -132,22 +132,14 @@ class PrivacyBudget:
         return gaussian_mu(self.epsilon, self.delta)
 
     @property
-    def moments_mu(self) -> float:
-        return self.mu * math.sqrt(_MOMENTS_FRACTION)
-
-    @property
-    def round_mu(self) -> float:
-        return self.mu * math.sqrt((1 - _MOMENTS_FRACTION) / _ROUNDS)
-
-    @property
     def moments_deviation(self) -> float:
         """Standard deviation of the noise on each number of a client's moments."""
-        return _MOMENTS_SENSITIVITY / self.moments_mu
+        return _MOMENTS_SENSITIVITY / (self.mu * math.sqrt(_MOMENTS_FRACTION))
 
     @property
     def round_deviation(self) -> float:
         """Standard deviation of the noise on each number of a client's sums, in one round."""
-        return _SUMS_SENSITIVITY / self.round_mu
+        return _SUMS_SENSITIVITY / (self.mu * math.sqrt((1 - _MOMENTS_FRACTION) / _ROUNDS))
 
 
 def private_step(
