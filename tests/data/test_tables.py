@@ -54,7 +54,7 @@ def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path, s
 @pytest.mark.parametrize(
     ("text", "label", "said"),
     [
-        ("a\n1\n-inf\n", None, "Column 'a' of '{}' has 1 infinite values in 2 rows; empty these"),
+        ("a\n1\n-inf\n", None, "Column 'a' of '{}' has infinite numbers, or too large ones to add up, in 1 of 2 rows"),
         ("label\n1\n", None, "'{}' is empty (1 rows, 0 columns of features)."),
         ("a,label\n1,u\n2,\n", "label", "Column 'label' of '{}' lacks 1 of 2 labels; leave these"),
         ("a,target\n1,0.5\n", "target", "Column 'target' of '{}' has labels that are fractions"),

@@ -383,14 +383,13 @@ def _plain_numbers(frame: pd.DataFrame, names: Sequence[str], options: TableOpti
 def _too_large(columns: Sequence[Column], values: Values, origin: str) -> list[str]:
     """Return a sentence on each column whose numbers are infinite, or too large to be added up."""
     with np.errstate(invalid="ignore"):
-        infinite, large = np.isinf(values).sum(0), (np.abs(values) > LARGEST).any(0)
-    sentences = []
-    for i in np.flatnonzero(large).tolist():
-        name, what = columns[i].name, "numbers too large to add up; write them in another unit"
-        how = setting("na_values", {name: ["inf", "-inf"]}) if infinite[i] else setting("drop", [name])
-        what = f"{infinite[i]} infinite values in {len(values)} rows; empty these cells" if infinite[i] else what
-        sentences.append(f"Column '{name}' of {mid_sentence(origin)} has {what}, or {how}.")
-    return sentences
+        large = (np.abs(values) > LARGEST).sum(0)
+    return [
+        f"Column '{columns[i].name}' of {mid_sentence(origin)} has infinite numbers, or too large ones to add up, in "
+        f"{large[i]} of {len(values)} rows; empty these cells, write it in another unit, or "
+        f"{setting('drop', [columns[i].name])}."
+        for i in np.flatnonzero(large).tolist()
+    ]
 
 
 def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
