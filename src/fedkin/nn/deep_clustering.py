@@ -20,7 +20,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, is_shape
-from fedkin.nn.descent import LocalTraining, adam_for, train_locally
+from fedkin.nn.descent import Adam, AdamMoments, LocalTraining, train_locally
 from fedkin.nn.encoder import OUTPUT, Autoencoding, Encoder, Output, last_layers
 from fedkin.nn.networks import UNITS, linear_layers
 from fedkin.nn.resident import Resident
@@ -95,15 +95,15 @@ class DeepEmbeddedClustering:
         return DeepClusters(widths, centre, spread, vector.cpu(), centroids.cpu())
 
     def _reconstruct(self, encoder: nn.Module, decoder: nn.Module, x: Tensor, rng: torch.Generator) -> None:
-        optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3)
+        optimizer = Adam([*encoder.parameters(), *decoder.parameters()], 1e-3)
         for rows in islice(_batches(len(x), self.batch_size, rng), self.pretrain_steps):
-            _take_step(optimizer, functional.mse_loss(decoder(encoder(x[rows])), x[rows]))
+            optimizer.minimise(functional.mse_loss(decoder(encoder(x[rows])), x[rows]))
 
     def _self_train(self, encoder: nn.Module, centroids: Tensor, x: Tensor, rng: torch.Generator) -> Tensor:
         """Train `encoder` in place towards the sharpened assignments; return the final centroids."""
         centroids = centroids.clone().requires_grad_()
         parameters = [*encoder.parameters(), centroids]
-        optimizer = torch.optim.SGD(parameters, lr=self.learning_rate, momentum=0.9)
+        velocities = [torch.zeros_like(each) for each in parameters]
         labels = torch.full((len(x),), -1, device=x.device)
         batches = _batches(len(x), self.batch_size, rng)
         refresh = max(20, ceil(len(x) / self.batch_size))  # steps before a new target: an epoch, if that is more
@@ -116,14 +116,12 @@ class DeepEmbeddedClustering:
             target = sharpened(soft)
             for rows in islice(batches, refresh):
                 log_soft = assignment(encoder(x[rows]), centroids).log()
-                _take_step(optimizer, functional.kl_div(log_soft, target[rows], reduction="batchmean"))
+                loss = functional.kl_div(log_soft, target[rows], reduction="batchmean")
+                gradients = torch.autograd.grad(loss, parameters)
+                with torch.no_grad():
+                    for values, velocity, gradient in zip(parameters, velocities, gradients, strict=True):
+                        values.sub_(velocity.mul_(0.9).add_(gradient), alpha=self.learning_rate)
         return centroids.detach()
-
-
-def _take_step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
 
 
 def assignment(code: Tensor, centroids: Tensor) -> Tensor:
@@ -227,22 +225,20 @@ class DeepClustering:
         with encoder.loaded(model, training=True) as resident:
             x = resident.placed(x)
             clusters = _Clusters(*(resident.placed(part) for part in (start.centres, start.labels, sizes)))
-            optimizer = adam_for(resident, 1e-3)
+            moments = AdamMoments.like(resident.params)
             for _ in range(self.epochs * passes):
                 for rows in resident.placed(torch.randperm(len(x), generator=rng)).split(self.batch_size):
-                    self._step(resident, optimizer, x[rows], rows, clusters)
+                    self._step(resident, moments, x[rows], rows, clusters)
             return resident.vector(), clusters.centroids.cpu()
 
-    def _step(
-        self, resident: Resident, optimizer: torch.optim.Optimizer, x: Tensor, rows: Tensor, clusters: _Clusters
-    ) -> None:
+    def _step(self, resident: Resident, moments: AdamMoments, x: Tensor, rows: Tensor, clusters: _Clusters) -> None:
         module = cast(Autoencoding, resident.module)
         resident.grad.zero_()
         codes = module.encoder(x)
         cluster_loss = (codes - clusters.centroids[clusters.labels[rows]]).square().sum(1)
         error = (module.decoder(codes) - x).square().flatten(1).sum(1)
         (error + 0.05 / 2 * cluster_loss).mean().backward()
-        optimizer.step()
+        moments.step(resident.params, resident.grad, 1e-3)
         with torch.no_grad():
             clusters.assign(rows, module.encoder(x))
 

@@ -6,7 +6,7 @@ Update rules work on flat models, one or many at once: gradient descent, or Adam
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Literal
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from fedkin.core.replies import MANY, Expected, Nullable, counts_to, one_of, positive, within
-from fedkin.nn.resident import Architecture, Resident
+from fedkin.nn.resident import Architecture
 
 # Adam (Kingma and Ba 2015) as torch computes it, on flat vectors, with moments that can be kept between rounds.
 
@@ -64,10 +64,10 @@ class AdamMoments:
         for name in _NAMES:
             state.pop(name, None)
 
-    def step(self, params: Tensor, grad: Tensor, rate: float) -> None:
-        """Take one Adam step on `params` in place, with betas 0.9 and 0.999 and epsilon 1e-8."""
+    def step(self, params: Tensor, grad: Tensor, rate: float, beta: float = 0.9) -> None:
+        """Take one Adam step on `params` in place, with betas `beta` and 0.999 and epsilon 1e-8."""
         if params.dim() == 1:
-            adam_step([params], [grad], [self.mean], [self.square], [self.steps], rate, epsilon=1e-8)
+            adam_step([params], [grad], [self.mean], [self.square], [self.steps], rate, epsilon=1e-8, beta=beta)
         else:
             lists = list(params), list(grad), list(self.mean), list(self.square), list(self.steps)
             adam_step(*lists, rate, epsilon=1e-8)
@@ -75,19 +75,32 @@ class AdamMoments:
 
 def adam_step(
     params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], steps: list[Tensor],
-    rate: float, epsilon: float,
+    rate: float, epsilon: float, beta: float = 0.9, fused: bool | None = True,
 ) -> None:  # fmt: skip
-    """Take one step of torch's fused Adam in place, with betas 0.9 and 0.999; every tensor has its own step count."""
+    """Take one step of torch's Adam in place, with betas `beta` and 0.999; every tensor has its own step count."""
     adam(
-        params, grads, means, squares, [], steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=rate,
+        params, grads, means, squares, [], steps, fused=fused, amsgrad=False, beta1=beta, beta2=0.999, lr=rate,
         weight_decay=0.0, eps=epsilon, maximize=False,
     )  # fmt: skip
 
 
-def adam_for(resident: Resident, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.Adam:
-    """Return torch's fused Adam for all parameters of a resident, as one tensor."""
-    resident.params.grad = resident.grad
-    return torch.optim.Adam([resident.params], lr=rate, betas=betas, fused=True)
+class Adam:
+    """Adam on several tensors that need gradients, the same as `torch.optim.Adam`, without torch's compiler.
+
+    torch's own optimisers import that when the first one is made, which takes seconds in every process.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor], rate: float) -> None:
+        self.tensors, self.rate = list(tensors), rate
+        self._means, self._squares = ([torch.zeros_like(each) for each in self.tensors] for _ in range(2))
+        self._steps = [torch.tensor(0.0) for _ in self.tensors]
+
+    def minimise(self, loss: Tensor) -> None:
+        """Take one step down the gradient of `loss`."""
+        gradients = list(torch.autograd.grad(loss, self.tensors))
+        with torch.no_grad():
+            moments = self._means, self._squares, self._steps
+            adam_step(self.tensors, gradients, *moments, self.rate, epsilon=1e-8, fused=None)
 
 
 @dataclass(frozen=True)

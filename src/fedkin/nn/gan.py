@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from fedkin.core.replies import Expected, is_shape, within
-from fedkin.nn.descent import adam_for
+from fedkin.nn.descent import AdamMoments
 from fedkin.nn.encoder import OUTPUT, Output, last_layers
 from fedkin.nn.networks import UNITS, normalised_layer, takes_convolutions
 from fedkin.nn.resident import Architecture, Resident
@@ -221,7 +221,7 @@ class Adversaries:
             self.generator.loaded(generator, training=True) as maker,
             self.discriminator.loaded(discriminator, training=True) as judge,
         ):
-            optimizers = [adam_for(part, rate, (0.5, 0.999)) for part, rate in zip((maker, judge), rates, strict=True)]
+            moments = [AdamMoments.like(part.params) for part in (maker, judge)]
             x = judge.placed(x)
             losses: list[Tensor] = []
             weights: list[float] = []
@@ -229,7 +229,7 @@ class Adversaries:
                 for rows in torch.randperm(len(x), generator=rng).split(batch_size):
                     if len(rows) > 1:
                         latents = [self.latents(len(rows), rng) for _ in range(2)]
-                        losses.append(_step(maker, judge, optimizers, x[rows], latents))
+                        losses.append(_step(maker, judge, moments, rates, x[rows], latents))
                         weights.append(float(len(rows)))
             return maker.vector(), judge.vector(), torch.tensor(weights) @ torch.stack(losses).cpu() / sum(weights)
 
@@ -242,26 +242,25 @@ class Adversaries:
 
 
 def _step(
-    maker: Resident, judge: Resident, optimizers: Sequence[torch.optim.Optimizer], real: Tensor,
+    maker: Resident, judge: Resident, moments: Sequence[AdamMoments], rates: tuple[float, float], real: Tensor,
     latents: Sequence[Tensor],
 ) -> Tensor:  # fmt: skip
     """Take one step of each network on a real batch and generated ones; return their losses before it, ``(2,)``.
 
     The first `latents` are for the discriminator's step, the second for the generator's.
     """
-    making, judging = optimizers
     yes, no = real.new_ones(len(real)), real.new_zeros(len(real))
     with torch.no_grad():
         shown = judge.laid(maker.output(latents[0]))
     judge.grad.zero_()
     doubt = judge.criterion(judge.output(real), yes) + judge.criterion(judge.module(shown), no)
     doubt.backward()
-    judging.step()
+    moments[1].step(judge.params, judge.grad, rates[1], beta=0.5)
     generated = maker.output(latents[1])
     shown = judge.laid(generated.detach()).requires_grad_()
     loss = judge.criterion(judge.module(shown), yes)
     (towards,) = torch.autograd.grad(loss, shown)
     maker.grad.zero_()
     generated.backward(towards)
-    making.step()
+    moments[0].step(maker.params, maker.grad, rates[0], beta=0.5)
     return torch.stack([loss.detach(), doubt.detach() / 2])

@@ -33,6 +33,7 @@ from fedkin.methods.clients.local_work import (
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, distances_to_clusters
 from fedkin.methods.clients.update_splits import cosine_similarities
 from fedkin.nn.aggregation import Aggregation, Means
+from fedkin.nn.descent import Adam
 from fedkin.nn.modules import TWO_ENCODERS, Classifier
 from fedkin.nn.resident import Architecture
 
@@ -304,17 +305,15 @@ def fused(directions: Tensor, data: Tensor) -> Tensor:
     2 has such weights, and no step size; in the authors' code a perceptron puts them out.
     """
     weights = torch.full((len(data),), 0.5, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.Adam([weights], lr=0.05)
+    optimiser = Adam([weights], 0.05)
 
     def mixed() -> Tensor:
         upper = (weights[:, None] * directions + (1 - weights[:, None]) * data).triu(1)
         return upper + upper.T
 
     for _ in range(50):  # as many steps as the authors' code; 0.05 a step reaches 0 and 1
-        optimiser.zero_grad()
         rows = mixed().log_softmax(1)
-        (-(rows.exp() * rows).sum() / len(data)).backward()
-        optimiser.step()
+        optimiser.minimise(-(rows.exp() * rows).sum() / len(data))
         with torch.no_grad():
             weights.clamp_(0, 1)
     return mixed().detach()
