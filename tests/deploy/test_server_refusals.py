@@ -21,7 +21,6 @@ from nodes import Nodes
     [
         (lambda out: None, "federation={}", r"^'federation\.sites' has no default on a real federation; give"),
         (lambda out: None, "federation.sites=1", r"^'federation\.sites' is 1, and a federation has at least two sites"),
-        (lambda out: None, "federation.min_clients=9", r"^'federation\.min_clients' is 9, but there are only 4 sites"),
         (lambda out: None, "method.rounds=3", r"out holds another experiment; give another folder, as in flwr run"),
         (lambda out: (out / LEDGER).write_text("{}"), "seed=0", r"federation\.json is not as fedkin wrote it"),
         (lambda out: (out / LEDGER).write_text("[1"), "seed=0", r"federation\.json is not as fedkin wrote it"),
@@ -29,7 +28,6 @@ from nodes import Nodes
     ids=[
         "no number",
         "one site",
-        "more clients than sites",
         "another experiment",
         "an empty ledger",
         "a broken ledger",

@@ -89,7 +89,7 @@ def test_records_have_what_each_clients_model_scores_on_its_own_samples(judged: 
     assert last["personal_accuracy"] == pytest.approx(judged.score(TEST))
     assert last["validation_client_accuracy"] == last["client_accuracy"]
     titles = [figure.title for part in judged.plot("rounds").view.parts for figure in part.figures]
-    assert "Accuracy across clients" in titles
+    assert "Accuracy on each client's own test set" in titles
     assert {"validation_global_accuracy", "validation_personal_f1", "loss", "sent"} <= last.keys()
 
 

@@ -82,19 +82,12 @@ def own_packages(config: Config) -> list[str]:
 def check_federated(config: Config) -> None:
     """Raise FedkinError if distant sites cannot run an experiment.
 
-    That is if it has a single site, or never as many as ``federation.min_clients``, where ``[federation]`` lists as
-    many as there are if no number says; if its method is a centralised baseline, for which sites would send their
-    samples; or if it has clients fail or holds out samples for tests, which only simulations do.
+    That is if it has a single site; if its method is a centralised baseline, for which sites would send their samples;
+    or if it has clients fail or holds out samples for tests, which only simulations do.
     """
     federation, simulation = config.federation, config.simulation
-    sites = federation.sites or len(federation.listed)
-    if sites == 1:
+    if (federation.sites or len(federation.listed)) == 1:
         raise FedkinError("'federation.sites' is 1, and a federation has at least two sites; give the number of sites.")
-    if sites and federation.min_clients > sites:
-        raise FedkinError(
-            f"'federation.min_clients' is {federation.min_clients}, but there are only {sites} sites "
-            "('federation.sites'); lower it."
-        )
     simulated = {
         "drop_rate": simulation.drop_rate,
         "failures": simulation.failures,
