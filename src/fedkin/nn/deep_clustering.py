@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from math import ceil, prod
 from typing import cast
 
@@ -20,6 +20,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, is_shape
+from fedkin.core.seeds import seeded_globally
 from fedkin.nn.descent import Adam, AdamMoments, LocalTraining, train_locally
 from fedkin.nn.encoder import OUTPUT, Autoencoding, Encoder, Output, last_layers
 from fedkin.nn.networks import UNITS, linear_layers
@@ -158,10 +159,8 @@ def _drawn(widths: Sequence[int], rng: torch.Generator) -> nn.Sequential:
 
 def _module(widths: Sequence[int]) -> nn.Sequential:
     """Return linear layers with ReLU in between, whose parameters are still to be set."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(widths):
-        layers += [torch.nn.utils.skip_init(nn.Linear, inputs, outputs), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    with seeded_globally(0):  # torch draws some, without a trace; `skip_init` would import sympy
+        return nn.Sequential(*linear_layers(widths))
 
 
 def _batches(samples: int, size: int, rng: torch.Generator) -> Iterator[Tensor]:

@@ -261,6 +261,6 @@ def _step(
     loss = judge.criterion(judge.module(shown), yes)
     (towards,) = torch.autograd.grad(loss, shown)
     maker.grad.zero_()
-    generated.backward(towards)
+    (generated * towards).sum().backward()  # not generated.backward(towards), which imports sympy
     moments[0].step(maker.params, maker.grad, rates[0], beta=0.5)
     return torch.stack([loss.detach(), doubt.detach() / 2])
