@@ -2,16 +2,15 @@
 
     python benchmarks/gpu.py [PART ...] [--device cuda] [--results benchmarks/gpu.jsonl]
 
-It measures the parts named, or all that the results file does not have of this device, and appends a line for each
-as soon as it ends: commit, device, versions, seconds and what it measured. With
-``--device cpu --tiny`` parts run at a small size, which shows that they work and measures nothing. Every method on the
-device is tested by ``make test-gpu``, and the papers' tables are those of ``fedkin reproduce --device cuda``.
+It measures the parts named, or all that the results file does not have of this device, and appends a line for each as
+soon as it ends: commit, device, versions, seconds and what it measured. With ``--device cpu --tiny`` parts run at a
+small size, which shows that they work and measures nothing. Every method on the device is tested by ``make test-gpu``,
+and the papers' tables are those of ``fedkin reproduce --device cuda``.
 
 Speeds are seconds of the same work on the device, on the processor and, where there is one, in a plain loop on the
 device with torch's own settings, which on a GPU round convolutions to TF32; and how many times as long the others take.
-Where the processor or the loop would take minutes, some of the clients or models are timed, and the time multiplied; on
-the processor so many that all cores are busy. Work that pays for starting comes first and is left out; the least of two
-times is kept.
+Where either would take minutes, some of the clients or models are timed, and the time multiplied; on the processor so
+many that all cores are busy. Work that pays for starting comes first and is left out; the least of two times is kept.
 """
 
 from __future__ import annotations

