@@ -169,11 +169,13 @@ def _from_huggingface(
         datasets.disable_progress_bars()
     origin = f"'{name}'"
     try:
-        rows = datasets.load_dataset(source, split=split)
+        splits = datasets.load_dataset(source)  # all, which are downloaded and read together anyway
     except Exception as error:  # whatever the hub, the network or a reader inside `datasets` can raise
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        kind = SplitError if reason.startswith("Unknown split") else FedkinError
-        raise kind(f"{origin} cannot be loaded as split '{split}' of a Hugging Face data set ({reason}).") from error
+        raise FedkinError(f"{origin} cannot be loaded as a Hugging Face data set ({reason}).") from error
+    if split not in splits:
+        raise SplitError(str(unknown_name(f"split of {origin}", split, map(str, splits))))
+    rows = splits[split]
     if cluster is not None and cluster not in rows.features:
         raise no_column(origin, cluster, rows.features)
     # Labels of a directory are read below by the names of classes, also of those that this split lacks.
