@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Literal
@@ -38,7 +38,6 @@ from sklearn.metrics import euclidean_distances
 from torch import Tensor
 
 from fedkin.clustering.matching import renumbered
-from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 
 Mode = Literal["bayes", "exact"]
@@ -83,7 +82,7 @@ def cluster(
     return _searched(tree, min_size) if mode == "bayes" else _above_noise(x, tree, min_size, flips, rng)
 
 
-def _clustering(tree: Tree, labels: Integers | None, cut: float | None, noise: float | None = None) -> Clustering:
+def clustering_of(tree: Tree, labels: Integers | None, cut: float | None, noise: float | None = None) -> Clustering:
     """Return the `Clustering` of these labels, or of one cluster if there are none."""
     numbers = [0] * tree.leaves if labels is None else renumbered(labels.tolist())
     return Clustering(torch.tensor(numbers), labels is not None, cut, reported(tree.heights), noise)
@@ -134,10 +133,10 @@ def _above_noise(x: Any, tree: Tree, min_size: int, flips: float | None, rng: to
         count = above
         labels = split(count)
     if not count:
-        return _clustering(tree, None, None, level)
+        return clustering_of(tree, None, None, level)
     upper = float(heights[count - 1])
     lower = float(heights[count]) if count < len(heights) else min(level, upper)
-    return _clustering(tree, split(count), (upper + lower) / 2, level)
+    return clustering_of(tree, split(count), (upper + lower) / 2, level)
 
 
 OWN_VARIANCE = 0.8  # added factor of the clients' own variance, in which columns are not independent, in the noise
@@ -213,9 +212,9 @@ def _searched(tree: Tree, min_size: int) -> Clustering:
     tried = _tried_thresholds(lambda threshold: float(np.nan_to_num(scores[merges(threshold)], nan=-500.0)))
     results = [scores[merges(threshold)] for threshold in tried]
     if np.isnan(results).all():
-        return _clustering(tree, None, None)
+        return clustering_of(tree, None, None)
     best = tried[int(np.nanargmax(results))]
-    return _clustering(tree, tree.labels(merges(best)), best)
+    return clustering_of(tree, tree.labels(merges(best)), best)
 
 
 def admissible(tree: Tree, min_size: int) -> Floats:
@@ -408,161 +407,3 @@ def refined(x: Any, labels: Integers, min_size: int) -> Integers:
             break
         labels = moved
     return labels
-
-
-# Class sums: clusters of clients by noisy sums of their classes' vectors, cut above the noise, which is known.
-#
-# Clients are first divided by their classes: two differ if more classes belong to only one of them than to both. Inside
-# each part, a Ward tree of the class means is cut at the height that the tree would have if there were nothing but
-# noise. The noise of a mean has two parts: the noise that was added, and the sampling of the client's data, whose
-# variance is bounded since vectors have a length of at most 1. Clients of one cluster also differ otherwise, so the
-# variance of sampling is multiplied by 1.8, as that of bits is.
-
-
-COUNTED = 0.5
-"""Contribution of a sample to its count, besides the vector of length 1 that it adds to its sum; counts may be noisier
-than sums, since a client with few samples of a class has an inaccurate sum of it anyway."""
-
-
-def nearest_by_class_means(centroids: Tensor, message: Tensor, segments: int, deviation: float) -> int:
-    """Return the cluster whose class means are nearest to a message ``(segments * (width + 1),)``.
-
-    Only clusters with a similar set of classes count: their Jaccard similarity to the message's classes is at least
-    half the greatest one. `centroids` ``(K, ...)`` are the mean messages of the clusters, and `deviation` the standard
-    deviation of the noise of one message.
-    """
-    client, clusters = (ClassMeans.of(rows, segments, deviation) for rows in (message[None], centroids))
-    common = client.present & clusters.present
-    overlap = common.sum(1) / np.maximum((client.present | clusters.present).sum(1), 1)
-    squares = ((client.means - clusters.means) ** 2).sum(-1) / np.maximum(client.variances, 1e-12)
-    distance = (squares * common).sum(1) / np.maximum(common.sum(1), 1)
-    distance[(overlap < overlap.max() / 2) | ~common.any(1)] = np.inf
-    return int(distance.argmin())
-
-
-@dataclass(frozen=True)
-class ClassMeans:
-    """Mean codes of each class of each client, with the noise of each, from noisy sums; in float64.
-
-    `means` ``(n, classes, width)`` are zero where the class is not present; `variances` ``(n, classes)`` are of the
-    noise of each number of a mean. `counts` ``(n, classes)`` are noisy numbers of samples, with standard deviation
-    `noise`.
-    """
-
-    means: Floats
-    variances: Floats
-    counts: Floats
-    noise: float
-
-    @classmethod
-    def of(cls, messages: Tensor, segments: int, deviation: float) -> ClassMeans:
-        """Read class means from messages ``(n, segments * (width + 1))``, whose noise has this standard deviation."""
-        parts = messages.detach().cpu().double().numpy().reshape(len(messages), segments, -1)
-        sums, counts, noise = parts[..., :-1], parts[..., -1] / COUNTED, deviation / COUNTED
-        present = counts > _above(2 * noise)
-        divisor = np.where(present, counts, 1.0)
-        means = np.where(present[..., None], sums / divisor[..., None], 0.0)
-        added = deviation**2 / divisor**2
-        width = sums.shape[-1]
-        spread = np.clip(1 - (means**2).sum(-1) + width * added, 0.0, 1.0)
-        return cls(means, added + (1 + OWN_VARIANCE) * spread / (width * divisor), counts, noise)
-
-    @property
-    def present(self) -> np.ndarray:
-        """Whether a client has a class, by a count of two standard deviations: bool ``(n, classes)``."""
-        return self.counts > _above(2 * self.noise)
-
-    def of_clients(self, rows: np.ndarray) -> ClassMeans:
-        """Return the class means of the clients at `rows`."""
-        return ClassMeans(self.means[rows], self.variances[rows], self.counts[rows], self.noise)
-
-
-def _above(count: float) -> float:
-    """Return the threshold for a noisy count: `count`, but at least 0.5."""
-    return max(count, 0.5)
-
-
-def cluster_class_means(means: ClassMeans, min_size: int, rng: torch.Generator) -> Clustering:
-    """Cluster clients by their classes and by the means of the classes they have in common.
-
-    A cluster has `min_size` clients or more; `rng` simulates the noise that heights are compared with. The heights, the
-    cut and the noise level are those of the tree if all clients have about the same classes; otherwise there is more
-    than one tree, and none is reported. Raises FedkinError if there are more than 5,000 clients.
-    """
-    n = len(means.counts)
-    if n > 5_000:  # tables of all pairs of clients take too much memory beyond
-        raise FedkinError(f"There are {n:,} messages of sums to cluster; at most 5,000 can be.")
-    draws = np.random.default_rng(draw_seed(rng))
-    parts = _by_classes(means, min_size)
-    labels, clusters, trees = np.zeros(n, dtype=np.int64), 0, []
-    for part in range(int(parts.max()) + 1):
-        rows = np.flatnonzero(parts == part)
-        trees.append(_by_means(means.of_clients(rows), min_size, draws))
-        labels[rows] = trees[-1].labels.numpy() + clusters
-        clusters = int(labels[rows].max()) + 1
-    numbers = torch.tensor(renumbered(labels.tolist()))
-    return replace(trees[0], labels=numbers) if len(trees) == 1 else Clustering(numbers, True, None, [])
-
-
-def _by_classes(means: ClassMeans, min_size: int) -> Integers:
-    """Divide clients by average linkage into parts with similar sets of classes: 0..p-1 ``(n,)``."""
-    n = len(means.counts)
-    if n < 2 * min_size:
-        return np.zeros(n, dtype=np.int64)
-    similar = _similarities(means)
-    tree = linkage(1 - similar[np.triu_indices(n, 1)], "average")
-    labels = fcluster(tree, (1 - 1e-9) / 2, "distance").astype(np.int64) - 1  # half of the classes are common
-    while True:
-        kinds, sizes = np.unique(labels, return_counts=True)
-        if len(kinds) == 1 or sizes.min() >= min_size:
-            return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-        small = labels == kinds[sizes.argmin()]
-        larger = [kind for kind in kinds if kind != kinds[sizes.argmin()]]
-        labels[small] = max(larger, key=lambda kind: float(similar[np.ix_(small, labels == kind)].mean()))
-
-
-def _similarities(means: ClassMeans) -> Floats:
-    """Return the fraction of two clients' classes that both have, ``(n, n)``; 1 where noise hides all.
-
-    A client lacks a class of another if that one clearly has it, by a count of four standard deviations, and by the
-    other's proportions it would have six.
-    """
-    totals = np.maximum(means.counts.sum(1), 1.0)
-    both, single = np.zeros((2, len(totals), len(totals)))
-    for counts, present in zip(means.counts.T, means.present.T, strict=True):
-        expected = (counts / totals)[:, None] * totals[None]  # count expected in the other client's data
-        lacks = (counts > _above(4 * means.noise))[:, None] & ~present[None] & (expected > _above(6 * means.noise))
-        both += present[:, None] & present[None]
-        single += lacks | lacks.T
-    return np.where(both + single > 0, both / np.maximum(both + single, 1), 1.0)
-
-
-def _by_means(means: ClassMeans, min_size: int, draws: np.random.Generator) -> Clustering:
-    """Cluster clients with similar sets of classes by a Ward tree of class means, cut above the noise."""
-    if len(means.means) < max(2, 2 * min_size):
-        return Clustering(torch.zeros(len(means.means), dtype=torch.int64), False, None, [])
-    points, deviations = _points(means)
-    tree = ward_tree(points)
-    noise = (draws.standard_normal(points.shape) * deviations for _ in range(20))
-    level = max(MARGIN * max(map(top_height, noise)), 1e-6 * float(tree.heights[-1]))
-    splits = tree.splits(min_size)
-    above = splits[tree.heights[splits] > level]
-    if not len(above):
-        return _clustering(tree, None, None, level)
-    labels = refined(points, joined(points, tree.labels_after(above, min_size)), min_size)
-    cut = (float(tree.heights[above[-1]]) + level) / 2
-    return _clustering(tree, labels if labels.any() else None, cut, level)
-
-
-def _points(means: ClassMeans) -> tuple[Floats, Floats]:
-    """Return centred class means and the standard deviations of their noise: ``(n, classes * width)`` each.
-
-    Class means are taken relative to the mean of all clients; for a class that a client lacks they are 0, without
-    noise.
-    """
-    n, _, width = means.means.shape
-    weights = np.where(means.present, 1 / np.maximum(means.variances, 1e-12), 0.0)
-    centre = np.einsum("nc,ncw->cw", weights, means.means) / np.maximum(weights.sum(0), 1e-12)[:, None]
-    points = np.where(means.present[..., None], means.means - centre, 0.0)
-    deviations = np.repeat(np.sqrt(np.where(means.present, means.variances, 0.0)), width, axis=1)
-    return points.reshape(n, -1), deviations

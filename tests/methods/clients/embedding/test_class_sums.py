@@ -9,10 +9,17 @@ from torch import Tensor
 
 import pictures
 import planted
-from fedkin.clustering.tree_cuts import COUNTED, ClassMeans, cluster_class_means
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.embedding.class_sums import SENSITIVITY, ClassSums, class_sums_of, send_code_total
+from fedkin.methods.clients.embedding.class_sums import (
+    COUNTED,
+    SENSITIVITY,
+    ClassMeans,
+    ClassSums,
+    class_sums_of,
+    cluster_class_means,
+    send_code_total,
+)
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.budget import SPENT
