@@ -483,7 +483,7 @@ def _means(run: _Run) -> fig.PagePart | None:
     columns = means.abs().amax(0).argsort(descending=True, stable=True)[:_MAX_ROWS].sort().values
     caption = "Mean of each column by cluster, in standard deviations from the mean of all samples."
     if len(preparation.encoding.low):
-        caption += " Values far from all others count as a limit."
+        caption += " Values far from all others count as a limit, and those between are bent to the middle."
     if len(columns) < len(names):
         caption += f" Shown are the {len(columns)} of {len(names)} columns in which a cluster stands out most."
     largest = float(means.abs().nan_to_num(0.0).max()) or 1.0
