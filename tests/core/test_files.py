@@ -9,7 +9,7 @@ from hypothesis import given
 from fedkin.core import FedkinError
 from fedkin.core.files import (
     LOCK,
-    append,
+    append_durably,
     environment,
     file_lock,
     folder_lock,
@@ -49,13 +49,13 @@ def test_a_full_disk_leaves_the_last_file_whole(function: str, tmp_path: Path, m
 
 def test_text_is_appended_whole_or_refused_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write = tmp_path / "lines", os.write
-    append(path, "one\n")
+    append_durably(path, "one\n")
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda handle, content: write(handle, content[:2]))
-        append(path, "second\n")
+        append_durably(path, "second\n")
     assert path.read_text() == "one\nsecond\n"
     with pytest.raises(FedkinError, match=r"^Cannot write .*lines/file: Not a directory; nothing"):
-        append(path / "file", "")
+        append_durably(path / "file", "")
 
 
 def test_a_locked_file_is_refused_to_others_until_it_is_free(tmp_path: Path) -> None:

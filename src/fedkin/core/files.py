@@ -6,7 +6,7 @@ import difflib
 import os
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,9 +21,6 @@ LOCK = ".fedkin.lock"
 
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 """Folders that this thread has locked and may lock again."""
-
-HIDDEN = (".", "~$")
-"""How names of files begin that nobody sees: of systems, and beside a workbook that is open in Excel."""
 
 
 class FileError(FedkinError):
@@ -84,7 +81,7 @@ def make_private(folder: Path) -> None:
             folder.chmod(0o700)
 
 
-def append(path: Path, text: str) -> None:
+def append_durably(path: Path, text: str) -> None:
     """Append `text` to a file and flush it to disk; the file is made if it is absent.
 
     A process that is killed meanwhile may leave a part of `text`; one that fails takes its part away again. Raises
@@ -169,21 +166,11 @@ def environment(**defaults: str) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def similar_path(path: Path, more: Iterable[str] = ()) -> str:
-    """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar.
-
-    `more` are further names that may be meant.
-    """
-    near = difflib.get_close_matches(path.name, [*shown_in(path.parent), *more], n=1, cutoff=0.7)
-    return f"did you mean '{near[0] if near[0] in more else path.parent / near[0]}'?" if near else ""
-
-
-def shown_in(folder: Path) -> list[str]:
-    """Return the names of a folder's files and folders, without `HIDDEN`; an empty list if it cannot be read."""
-    try:
-        return [path.name for path in folder.iterdir() if not path.name.startswith(HIDDEN)]
-    except OSError:
-        return []
+def similar_path(path: Path) -> str:
+    """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar."""
+    names = os.listdir(path.parent) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"did you mean '{path.parent / near[0]}'?" if near else ""
 
 
 def check_empty(folder: Path, remedy: str = "give another --out") -> None:

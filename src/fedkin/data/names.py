@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from fedkin.core.client import SampleKind
-from fedkin.core.errors import FedkinError, listing
-from fedkin.core.files import shown_in, similar_path
+from fedkin.core.errors import FedkinError, nearest
+from fedkin.core.files import similar_path
 
 HUB = "hf:"
 """Before a name on the hub, which nothing else asks for."""
@@ -63,10 +63,10 @@ def expanded(source: str) -> Path:
 
 def missing(source: str) -> FedkinError:
     """Return an error for a name or path that does not exist, which suggests the nearest one that does."""
-    root = os.environ.get("FEDKIN_DATA")
-    near = similar_path(expanded(source), [*EMBEDDED, *(shown_in(expanded(root)) if root else ())])
+    name = nearest(source, EMBEDDED)
+    meant = f"did you mean '{name}'?" if name else similar_path(expanded(source))
     hub = f"a data set of the Hugging Face hub is '{HUB}{source}'."
-    return FedkinError(f"'{source}' does not exist, and embedded are {', '.join(EMBEDDED)}; {near or hub}")
+    return FedkinError(f"'{source}' does not exist, and embedded are {', '.join(EMBEDDED)}; {meant or hub}")
 
 
 def ending_of(name: str | Path) -> str:
@@ -90,14 +90,11 @@ def files_in(source: str) -> list[Path]:
     Raises FedkinError if it is no folder, or has neither.
     """
     folder = expanded(source)
-    if not folder.is_dir():
-        advice = f"give one with a file ({', '.join(READ)}) per client."
-        meant = "" if folder.exists() else similar_path(folder)
-        raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or advice}")
     if names := _client_files(folder):
         return [folder / name for name in names]
-    holds = listing(sorted(shown_in(folder)), 3) or "nothing"
-    raise FedkinError(f"'{source}' has no {', '.join(READ)} files; one per client is needed, and it holds {holds}.")
+    lacks = f"has no {', '.join(READ)} files" if folder.is_dir() else "is not a folder"
+    meant = "" if folder.exists() else similar_path(folder)
+    raise FedkinError(f"'{source}' {lacks}; {meant or 'give a folder with a file per client.'}")
 
 
 def files_of_clients(source: str) -> list[str]:
@@ -106,17 +103,25 @@ def files_of_clients(source: str) -> list[str]:
     Where all are called like splits, as ``train.csv``, they are those of one data set.
     """
     folder = expanded(source)
-    names = _client_files(folder) if source not in EMBEDDED and folder.is_dir() else []
+    names = _client_files(folder) if source not in EMBEDDED else []
     return names if any(not SPLIT.match(name) for name in names) else []
 
 
 def _client_files(folder: Path) -> list[str]:
     """Return the names of a folder's data files, in order, or, without any, of its two or more folders of samples."""
-    names = sorted(shown_in(folder))
+    names = _shown_in(folder)
     if files := [name for name in names if ending_of(name) in READ and (folder / name).is_file()]:
         return files
     inner = [name for name in names if not SPLIT.match(f"{name}.") and samples_in(folder / name)]
     return inner if len(inner) > 1 else []
+
+
+def _shown_in(folder: Path) -> list[str]:
+    """Return the names in a folder, in order, but hidden ones and those that Excel makes; none if it cannot be read."""
+    try:
+        return sorted(path.name for path in folder.iterdir() if not path.name.startswith((".", "~$")))
+    except OSError:
+        return []
 
 
 def samples_in(folder: Path) -> dict[SampleKind, list[str]]:
@@ -124,9 +129,9 @@ def samples_in(folder: Path) -> dict[SampleKind, list[str]]:
 
     A single series is a table.
     """
-    names = sorted(shown_in(folder))
+    names = _shown_in(folder)
     if not any((folder / name).is_file() for name in names):
-        names = [f"{inner}/{name}" for inner in names for name in sorted(shown_in(folder / inner))]
+        names = [f"{inner}/{name}" for inner in names for name in _shown_in(folder / inner)]
     by_kind: dict[SampleKind, list[str]] = {}
     for name in names:
         if kind := KINDS.get(ending_of(name)):

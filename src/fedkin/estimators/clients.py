@@ -74,9 +74,10 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
         raise FedkinError(f"All labels of all clients are {texts[0]}; there must be two classes or more.")
     sites = [site.with_classes(texts) for site in sites]
     clients = [site.client(i, site.y) for i, site in enumerate(sites)]
+    outcomes = notes_on_outcomes(site.features for site in sites)
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
     apart, looks_wrong = notes_on_sites(sites, labelled=True)
-    questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)
+    questions = (*outcomes, *looks_wrong)
     names = [site.name for site in sites]
     population = Population(clients, None, [], names=names, notes=(*questions, *apart), questions=questions)
     are_texts = any(isinstance(next(iter(y), None), str) for y in labels if y is not None)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, State
 from fedkin.core.client import Table
-from fedkin.core.files import append, check_regular, read_json, read_tables, similar_path, write_atomically
+from fedkin.core.files import append_durably, check_regular, read_json, read_tables, similar_path, write_atomically
 from fedkin.core.payload import load_tree, owned, pack, save_tree, unpack
 from fedkin.core.runner import Callback, RecordLine, Timing
 from fedkin.data.options import AUTO, NO_LABELS, TableOptions
@@ -148,7 +148,7 @@ class RunFiles(Callback):
         # The checkpoint comes last: a record too many is cut off when the run resumes, one too few cannot be made up.
         for name, entry in ((RECORDS, line), (TIMING, timing)):
             if entry is not None:
-                append(self.folder / name, json.dumps(entry) + "\n")
+                append_durably(self.folder / name, json.dumps(entry) + "\n")
         save_tree(self.folder / CHECKPOINT, tree)
 
 
