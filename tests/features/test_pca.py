@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
-from fedkin.features.pca import FeatureMoments, components, moments
-from fedkin.features.shared_variation import shared_basis
+from fedkin.features.pca import FeatureMoments, components, moments, shared_basis
 
 
 def rows(n: int = 300, width: int = 12, mean: float = 3.0) -> torch.Tensor:

@@ -29,7 +29,7 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.engines.site import SUMS
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, MESSAGES, is_update, load_checkpoint, run_config
-from fedkin.privacy.accounting import MEANINGFUL_EPSILON
+from fedkin.privacy.randomised_response import MEANINGFUL_EPSILON
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words, pluralize
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, send_key

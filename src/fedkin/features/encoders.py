@@ -78,8 +78,8 @@ class Encoder:
         if self.source == ROCKET:
             return f"rocket {_KERNELS}"
         kind, name, options = _parts(self.source)
-        path = _file(kind, name) if kind in ("onnx", "torch") else Path(name).expanduser()
-        weights = _digest(path) if path.exists() else _network(self.source).weights
+        is_file = kind in ("onnx", "torch")
+        weights = _digest(_file(kind, name)) if is_file else _network(self.source).weights
         return " ".join([kind, weights, *(f"{option}={value}" for option, value in sorted(options.items()))])
 
     def encode(self, kind: SampleKind, contents: Iterable[Any]) -> Tensor:
@@ -290,10 +290,7 @@ def _torch(name: str) -> Network:
 
 
 def _for_shape(run: Callable[[Tensor], Tensor], shape: Iterable[Any]) -> Network:
-    """Return a network of a file by the shape of its input, in which all but integers are any size.
-
-    One that was exported for so many samples gets as many at once.
-    """
+    """Return a network of a file by the shape of its input; what is no integer in it is any size, of batches, too."""
     sizes = [size if isinstance(size, int) else None for size in shape]
     side = tuple(size or _SIDE for size in sizes[2:]) if len(sizes) == 4 else ()
     count = sizes[0] if sizes else None
@@ -308,13 +305,8 @@ def _file(kind: str, name: str) -> Path:
 
 
 def _digest(path: Path) -> str:
-    """Return a hash of a file, or of all files in a folder."""
-    digest = hashlib.sha256()
-    for part in sorted(path.rglob("*")) if path.is_dir() else [path]:
-        if part.is_file():
-            with part.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _hash_of(network: nn.Module) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any
 
@@ -131,7 +131,7 @@ _kept = WeakTensorKeyDictionary()
 
 
 def cached_features(name: str, x: Tensor) -> Tensor:
-    """Return features of a client's samples ``(n, *shape)``: float32 ``(n, width)``, kept for its next task."""
+    """Return features of samples ``(n, *shape)``: float32 ``(n, width)``, kept for a client's next task."""
     return x.flatten(1) if name == "raw" else kept_or_computed(x, (name,), lambda batch: extract(name, batch))
 
 
@@ -149,16 +149,6 @@ def kept_or_computed(x: Tensor, how: tuple[str, *tuple[Hashable, ...]], compute:
         raise FedkinError(f"Features '{how[0]}' are not one row of numbers per sample.")
     _kept[x] = how, features
     return features
-
-
-def feature_batches(name: str, x: Tensor, size: int) -> Iterable[Tensor]:
-    """Return features of samples in batches of `size`: those kept of a client's samples, else computed one by one."""
-    if not len(x):
-        return ()
-    if (entry := _kept.get(x)) is not None and entry[0] == (name,):
-        batches: tuple[Tensor, ...] = entry[1].split(size)
-        return batches
-    return (extract(name, batch) for batch in x.split(size))
 
 
 def drop(x: Tensor) -> None:

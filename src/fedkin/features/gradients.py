@@ -157,15 +157,9 @@ def _likeness(a: Tensor, b: Tensor) -> Tensor:
 
 
 def flat_gradients(x: Tensor) -> Tensor:
-    """Return the `gradients` of square images whose pixels are the columns of ``(n, width)``.
-
-    Raises FedkinError if samples are no rows, or their width is not the square of 8 or more.
-    """
+    """Return the `gradients` of square images whose pixels are the columns of ``(n, width)``."""
     side = side_of(x.shape[1]) if x.ndim == 2 else None
-    if side is None:
-        form = f"{MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape {tuple(x.shape[1:])}"
-        raise FedkinError(f"Features 'flat-gradients' need rows that are square images of {form}.")
-    return gradients(x.unflatten(1, (1, side, side)))
+    return gradients(x if side is None else x.unflatten(1, (1, side, side)))
 
 
 def all_flat_images(answers: list[bool | None]) -> bool:

@@ -1,4 +1,4 @@
-"""Differential privacy: randomised response on bits, Gaussian noise on sums, accounting, and clients' budgets.
+"""Differential privacy: randomised response on bits, Gaussian noise on sums, and clients' budgets.
 
 Sums of which the server sees no single addend are in `fedkin.secure_aggregation`.
 """

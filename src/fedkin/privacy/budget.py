@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,18 +60,14 @@ class Account:
     def __post_init__(self) -> None:
         gaussian_mu(self.epsilon, self.delta)
 
-    @cached_property
-    def limits(self) -> dict[str, float]:
-        """What a run may spend, as mu of Gaussian differential privacy, by the option that says so."""
-        epsilons = {"epsilon": self.epsilon, "epsilon_per_run": self.epsilon_per_run}
-        return {rule: gaussian_mu(epsilon, self.delta) for rule, epsilon in epsilons.items() if epsilon is not None}
-
     def reserve(self, run: str, mu: float) -> bool:
         """Charge a run for `mu` of Gaussian differential privacy, and return whether the budget allows it.
 
         Raises FileError if the file cannot be read or written; then nothing may leave the client.
         """
-        if not 0.0 <= mu <= min(self.limits.values()) * _ROUNDED:
+        total = gaussian_mu(self.epsilon, self.delta)
+        most = total if self.epsilon_per_run is None else min(total, gaussian_mu(self.epsilon_per_run, self.delta))
+        if not 0.0 <= mu <= most * _ROUNDED:
             return False
         path = self.folder / ACCOUNT
         with file_lock(path.with_suffix(".lock"), waits=True):
@@ -83,7 +78,7 @@ class Account:
                 return True  # also where others have been charged since
             runs[run] = mu
             spent = math.hypot(*runs.values())
-            if spent > self.limits["epsilon"] * _ROUNDED:
+            if spent > total * _ROUNDED:
                 return False
             account = _AccountFile(round(gaussian_epsilon(spent, self.delta), 6), self.delta, runs)
             write_secret(path, f"{json.dumps(asdict(account), indent=2)}\n".encode())

@@ -1,27 +1,42 @@
-"""Randomised response: quantises codes to bits, and flips the bits at random.
+"""Randomised response: quantises codes to bits, and flips the bits at random (Warner 1965).
 
-Tensors of bits are uint8 and hold zeros and ones.
+Tensors of bits are uint8 and hold zeros and ones, and the `probability` of a flip is in [0, 0.5]; at 0.5 nothing of the
+bits is left. A message of n bits has n times the epsilon of one. That speaks of one message: an encoder that was
+trained on the same clients' data, the training that follows, and further messages that are not `memorised` cost extra.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
 import torch
+from scipy.special import expit
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import Noise, uniform
 
 Normalise = Literal["segment", "vector"]
+MEANINGFUL_EPSILON = 10.0  # the largest that is called a guarantee: a message may be e^10 = 22,000 times likelier
 
 
-def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """Scale numbers ``(segments, width)`` to [0, 1] by their minimum and maximum, in float64.
+def bit_epsilon(probability: float) -> float:
+    """Return the pure epsilon of one bit that is flipped with `probability` P: ln((1 - P) / P)."""
+    return math.inf if probability == 0.0 else math.log1p(-probability) - math.log(probability)
+
+
+def flip_probability(epsilon: float, bits: int) -> float:
+    """Return the smallest probability of flips that keeps a message of `bits` bits, 1 or more, within pure epsilon."""
+    return float(expit(-epsilon / bits))
+
+
+def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
+    """Quantise numbers ``(segments, width)`` to bits: 1 where nearer to the maximum than to the minimum.
 
     Minimum and maximum are those of each row ("segment"), or of all rows together ("vector"); where both are the same,
-    numbers become 0. Raises FedkinError if a number is not finite.
+    and halfway between them, bits are 0 (Prigent et al., IV-B). Raises FedkinError if a number is not finite.
     """
     exact = segments.double()
     if not bool(exact.isfinite().all()):
@@ -30,24 +45,11 @@ def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
         )
     low, high = exact.aminmax(dim=1, keepdim=True) if normalise == "segment" else exact.aminmax()
     span = high - low
-    return (exact - low) / torch.where(span > 0, span, 1.0)
-
-
-def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """Quantise numbers to bits: 1 where a number is nearer to the maximum than to the minimum (Prigent et al., IV-B).
-
-    What `normalised` gives is rounded, one half to 0 (half to even): uint8 ``(segments, width)``. Parameters and errors
-    are those of `normalised`.
-    """
-    return normalised(segments, normalise).round().to(torch.uint8)
+    return ((exact - low) / torch.where(span > 0, span, 1.0)).round().to(torch.uint8)
 
 
 def flipped(bits: Tensor, probability: float, noise: Noise) -> Tensor:
-    """Flip each bit of `bits`, uint8 of any shape, independently with `probability` in [0, 0.5].
-
-    At 0.5 nothing of the bits is left. Raises FedkinError if `probability` is outside [0, 0.5].
-    """
-    check_probability(probability)
+    """Flip each bit of `bits`, uint8 of any shape, independently with `probability`."""
     # Double precision, because single would round probabilities below 2**-24.
     return bits ^ (uniform(bits.shape, noise) < probability).to(torch.uint8)
 
@@ -58,7 +60,7 @@ def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: No
     For each position, and each value the true bit may take, the answer is drawn once and kept, so that it is the same
     whenever the true bits are. Whoever collects the answers of many rounds cannot average the noise away.
 
-    What that bounds, with e = `accounting.bit_epsilon(probability)`: a true bit that never changes loses e in total,
+    What that bounds, with e = `bit_epsilon(probability)`: a true bit that never changes loses e in total,
     however often it is asked for, because one answer is all there is to see. Of a bit that does change, both answers
     can be seen, so its values lose at most 2e: the likelihood of two given answers differs at most by ((1 - P) / P)**2
     between a history of values and its opposite. It does *not* bound what shows *when* a bit changed: where the two
@@ -66,11 +68,9 @@ def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: No
     never give another answer.
 
     `bits` are uint8 ``(n,)``. `memory`, uint8 ``(2, n)``, is from an earlier call, kept in the client's state; row v
-    holds the answers for true bits of v. `probability`, in [0, 0.5], is used only without it; the same memory means the
-    same probability. Return the answer and the memory. Raises FedkinError if `probability` is outside [0, 0.5], or
-    `memory` is of a message of another length.
+    holds the answers for true bits of v. `probability` is used only without it; the same memory means the same
+    probability. Return the answer and the memory. Raises FedkinError if `memory` is of a message of another length.
     """
-    check_probability(probability)
     if memory is None:
         memory = flipped(torch.tensor([[0], [1]], dtype=torch.uint8).expand(2, len(bits)), probability, noise)
     elif memory.shape != (2, len(bits)):
@@ -94,9 +94,3 @@ def unpacked(packed: Tensor, n: int) -> Tensor:
     if len(packed) != -(-n // 8):
         raise FedkinError(f"A message of {len(packed)} bytes cannot hold {n} bits, which take {-(-n // 8)}.")
     return torch.from_numpy(np.unpackbits(packed.numpy(), count=n))
-
-
-def check_probability(probability: float) -> None:
-    """Check that `probability` is one that a bit may be flipped with, in [0, 0.5]."""
-    if not 0.0 <= probability <= 0.5:
-        raise FedkinError(f"Flip probability {probability} is outside [0, 0.5]; at 0.5 a bit carries no information.")

@@ -22,8 +22,7 @@ from fedkin.engines.local import one_thread
 from fedkin.experiment.run_folder import load_found, run_config
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.nn.encoder import Encoder
-from fedkin.privacy.accounting import statement
-from fedkin.privacy.randomised_response import binary, flipped
+from fedkin.privacy.randomised_response import binary, bit_epsilon, flipped
 
 JSON = "attack.json"
 PAPER: dict[float | None, float] = {None: 0.0175, 0.0: 0.7039, 0.05: 0.8040, 0.1: 0.9075, 0.15: 0.9811, 0.2: 1.0765}
@@ -86,13 +85,11 @@ def attack(folder: Path, out: Path | None = None) -> str:
         for level in levels:
             rng = derive_generator(config.seed, "attack", "alone", str(level))
             error, recognised = reconstruct(attacker, x, level, rng)
-            epsilon = None if level is None else statement(level, width, width)["epsilon_sample"]
+            epsilon = width * bit_epsilon(level) if level else None  # of a segment, which one sample may change
             tried.append({"flip": level, "error": error, "recognised": recognised, "epsilon": epsilon})
-    separate = sent["normalise"] == "segment"
     tree = {
         "run": folder.resolve().name,
         "flips": [sent["flip"]],
-        "statements": [statement(sent["flip"], sent["segments"] * width, width, separate)],
         "reconstruction": {"levels": tried, "samples": len(x), "guess": float((x - x.mean(0)).square().mean())},
     }
     write_atomically((out or folder) / JSON, json.dumps(tree, indent=2, sort_keys=True) + "\n")

@@ -28,7 +28,7 @@ from fedkin.methods.clients.client_method import (
     Trained,
     round_record,
 )
-from fedkin.privacy.accounting import MEANINGFUL_EPSILON
+from fedkin.privacy.randomised_response import MEANINGFUL_EPSILON
 from fedkin.report.figures import Figure, ResultTable, TableCell, Text
 from fedkin.report.numbers import pluralize
 

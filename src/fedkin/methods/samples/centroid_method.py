@@ -19,7 +19,7 @@ from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Optional, is_count, is_name, positive, reals
 from fedkin.features.encoders import is_encoder
-from fedkin.features.extractors import cached_features, extract, feature_batches, width_of
+from fedkin.features.extractors import cached_features, extract, width_of
 from fedkin.methods.samples.sample_method import (
     SampleMethod,
     assign_samples,
@@ -106,7 +106,7 @@ class CentroidMethod(SampleMethod):
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return the nearest centroid of each sample ``(n, *shape)``, the lowest on ties: int64 ``(n,)``."""
-        batches = feature_batches(result["features"], x, _BATCH)
+        batches = cached_features(result["features"], x).split(_BATCH) if len(x) else ()
         nearest = [nearest_centroids(points, result["centroids"]) for points in batches]
         return torch.cat([torch.zeros(0, dtype=torch.int64), *nearest])
 
@@ -159,7 +159,7 @@ class CentroidMethod(SampleMethod):
 
 def _distances(result: Mapping[str, Any], x: Tensor) -> Iterator[Tensor]:
     """Return distances of samples from the centroids, in batches: float64 ``(b, k)``."""
-    for points in feature_batches(result["features"], x, _BATCH):
+    for points in cached_features(result["features"], x).split(_BATCH) if len(x) else ():
         yield pairwise_distances(points.double(), result["centroids"].double())
 
 

@@ -47,9 +47,16 @@ from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
 from fedkin.nn.encoder import ENCODER, Encoder, Pretrained, choose_autoencoder
 from fedkin.nn.modules import Classifier
-from fedkin.privacy.accounting import bit_epsilon, flip_probability
 from fedkin.privacy.budget import noise_source
-from fedkin.privacy.randomised_response import Normalise, binary, memorised, packed, unpacked
+from fedkin.privacy.randomised_response import (
+    Normalise,
+    binary,
+    bit_epsilon,
+    flip_probability,
+    memorised,
+    packed,
+    unpacked,
+)
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
@@ -111,9 +118,9 @@ class EmbeddingMethod(OneShotMethod):
     flip : float
         Probability P in [0, 0.5] with which each bit is flipped (eq. 1).
     epsilon : float or None
-        For bits, the budget of a client's whole message, from which P follows (`fedkin.privacy.accounting`). For sums,
-        the budget of each sample, by default 8, from which the noise follows (`fedkin.privacy.gaussian`); more than 10
-        is no guarantee. Simulated noise and flips follow from the run's seed, and hide nothing from who knows it.
+        For bits, the budget of a client's whole message, from which P follows. For sums, the budget of each
+        sample, by default 8, from which the noise follows (`fedkin.privacy.gaussian`); more than 10 is no guarantee.
+        Simulated noise and flips follow from the run's seed, and hide nothing from who knows it.
     delta : float
         For sums, the delta of (epsilon, delta)-differential privacy, in (0, 1).
     clustering : {"exact", "bayes"}

@@ -36,8 +36,15 @@ from fedkin.data.schema import aligned
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import drop, extract, kept_or_computed
 from fedkin.features.gradients import all_flat_images, are_flat_images, flat_images_of_sets
-from fedkin.features.pca import Components, FeatureMoments, components, random_projection, width_kept
-from fedkin.features.shared_variation import shared_basis, unexplained_covariance
+from fedkin.features.pca import (
+    Components,
+    FeatureMoments,
+    components,
+    random_projection,
+    shared_basis,
+    unexplained_covariance,
+    width_kept,
+)
 from fedkin.methods.samples.private_releases import send_shape
 
 MAX_NODES = 20_000  # of the graph: the time of its links grows with the square
