@@ -15,8 +15,9 @@ run: $(BASE) ## Find the clusters in the embedded digits, spread over ten client
 test: $(READY) ## Run the tests, a few at once
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+# One after another: each of them starts up to ten processes of its own.
 long: $(READY) ## Test real processes: a federation with keys, a simulation, training on a made-up device
-	$(BIN)/python -m pytest -m long -n auto --dist worksteal --ignore=tests/test_docs_site.py
+	$(BIN)/python -m pytest -m long --durations=8 --ignore=tests/test_docs_site.py
 
 pages: $(READY) ## Build the documentation, test its pages and run their examples
 	$(BIN)/python -m pytest -q -m pages tests/test_docs_site.py

@@ -282,10 +282,11 @@ def test_sigterm_ends_all_processes_of_a_simulation(tmp_path: Path) -> None:
     constants = pytest.importorskip("ray._private.ray_constants")
     if not hasattr(constants, "RAY_DISABLE_FAILURE_SIGNAL_HANDLER"):
         pytest.skip("this Ray aborts on SIGTERM, and leaves its processes")
-    words = ["run", "fedcref", "--engine", "flower", "--set", "method.rounds=50", "--out", tmp_path / "run"]
+    words = ["run", "ditto", "--clients", "3", "--engine", "flower", "--set", "method.rounds=5000"]
+    words += ["--out", tmp_path / "run"]
     program = Program([sys.executable, "-m", "fedkin", *words], tmp_path / "log")
     try:
-        wait_until(lambda: list((tmp_path / "run").glob("clients/*/0/memory-*")), 300, "a client has done a task")
+        wait_until(lambda: list((tmp_path / "run").glob("clients/*/0/memory-*")), 900, "a client has done a task")
         family = program.family()
         program.process.terminate()
         assert program.process.wait(timeout=120) == 143
