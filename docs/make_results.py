@@ -58,9 +58,11 @@ def _table(page: str, name: str, options: str) -> str:
         return _verdicts()
     if name == "coverage":
         heads, *rows = (
-            [row[0], *row[1:3], "/".join(row[3:6]), row[6]] for row in _coverage() if row[1] != "0"
+            [*row[:3], "/".join(row[3:6]), row[6], "/".join(row[7:9]).strip("/"), row[9].replace(" ", "/"), row[11]]
+            for row in _coverage()
+            if row[1] != "0"
         )  # one without printed figures is in the data alone
-        return "".join([_row(heads), _row(["---"] * 5, "|"), *map(_row, rows), "\n"])
+        return "".join([_row(heads), _row(["---"] * 8, "|"), *map(_row, rows), "\n"])
     page, name = name.split(":") if ":" in name else (page, name)
     cells = {(line["row"], line["column"]): _cell(line) for line in lines(page) if line["table"] == name}
     rows, columns = (
@@ -133,19 +135,19 @@ _MEASURED = ["full size", "small only", "never", "no data"]
 def _coverage() -> list[list[str]]:
     """By table and figure of the papers: printed cells by how they were measured, and how full size compares."""
     timed = map(json.loads, (DOCS.parent / "benchmarks" / "gpu.jsonl").read_text().splitlines())
-    gpu = {line["part"]: line["values"].get("seconds") for line in timed}
+    gpu = {line["part"]: line["values"].get("seconds, not recorded") for line in timed}
     rows, totals = [], Counter[str]()
     for line in lines("coverage"):
         counts, seeds, entry = coverage(line["entry"])
         scales = entry["scales"]
-        hours = f"{scales['paper']['core_seconds'] / 7200:.2g}"
+        hours = float(f"{scales['paper']['core_seconds'] / 7200:.2g}")
         runs = [" ".join(map(str, sorted(seeds))) or "0", str(len(scales["quick"]["seeds"]))]
         part = gpu.get(line["entry"].split("/")[0])
         stand_ins = [line["data"], line["network"]]
-        rows.append([line["entry"], *_sums(counts), *stand_ins, *runs, hours, f"{part:.2f}" if part else ""])
+        rows.append([line["entry"], *_sums(counts), *stand_ins, *runs, f"{hours:g}", f"{part:.2f}" if part else ""])
         totals += counts
-    heads = ["table or figure", "printed", *_MEASURED, "inside/better/worse/open", "own data", "own network"]
-    heads += ["seeds", "seeds, quick", "hours of two cores", "GPU seconds of a part"]
+    heads = ["table or figure", "printed", *_MEASURED, "inside/better/worse/open", "own data", "network"]
+    heads += ["seeds", "seeds, quick", "hours", "GPU seconds of a part"]
     return [heads, *rows, ["all", *_sums(totals), *[""] * 6]]
 
 
