@@ -501,7 +501,8 @@ class IFCAStrategy(ClusterStrategy, method="ifca"):
     models, training begins from these; they should differ.
     """
 
-    _fixed: ClassVar = {"identity": "all", "start": "random"}  # on all samples, and by initial_arrays
+    # On all samples, and by initial_arrays; a node chooses and trains at once.
+    _fixed: ClassVar = {"identity": "all", "start": "random", "min_size": 0}
     _several = True
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:

@@ -1,5 +1,7 @@
 """Methods with a model for each cluster, among which clients choose."""
 
+import dataclasses
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from fedkin.methods.clients.fedgroup import FedGroupMethod
 from fedkin.methods.clients.fedrc import FedRCMethod, sample_losses, shares_of, weigh_and_train
 from fedkin.methods.clients.fesem import FeSEMMethod
 from fedkin.methods.clients.gradient_loss import GradientLossMethod
-from fedkin.methods.clients.ifca import IFCAMethod
+from fedkin.methods.clients.ifca import IFCAMethod, rebalanced
 from fedkin.nn.modules import Classifier
 from fedkin.secure_aggregation.sums import secure
 
@@ -70,6 +72,32 @@ def test_a_model_that_has_diverged_is_nobodys_choice(identity, hidden):
     assert after.labels.tolist() == [1] * 8
     assert bool(after.models[1].isfinite().all())
     assert not torch.equal(after.models[1], state.models[1])
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_small_clusters_are_filled_up_for_training_alone(hidden):
+    method = IFCAMethod(**ONE_ROUND, min_size=3)
+    fed = LocalFederation(make_clients(), workers=1)
+    if hidden:
+        secure(fed, method)
+    state = method.init(fed)
+    state.models[0] = state.models[1] * -1e3  # nobody's choice
+    after, record = method.step(fed, state)
+    assert after.labels.tolist() == [1] * 8
+    assert not torch.equal(after.models[0], state.models[0])
+    assert record.missing == {}
+    with pytest.raises(FedkinError, match=r"min_size.* 2 clusters needs 10 clients in each round, but 8 take part"):
+        dataclasses.replace(method, min_size=5).step(fed, state)
+
+
+def test_those_who_fill_up_are_random_and_none_is_missed():
+    clusters = {client: 0 if client < 8 else 1 for client in range(10)}
+    moved = [rebalanced(clusters, 3, 3, torch.Generator().manual_seed(seed)) for seed in range(20)]
+    assert all(sorted(Counter(each.values()).values()) == [3, 3, 4] for each in moved)
+    assert all(each[client] == 1 for each in moved for client in (8, 9))  # of a cluster with too few nobody leaves
+    assert len({tuple(client for client in each if each[client] != clusters[client]) for each in moved}) > 10
+    assert rebalanced(clusters, 3, 0, torch.Generator()) == clusters
+    assert len(rebalanced(clusters, 3, 4, torch.Generator())) == 8  # two are too few for the third, and train nothing
 
 
 SETTINGS = planted.FULL_BATCH | {"n_clusters": 2}

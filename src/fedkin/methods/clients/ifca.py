@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -24,8 +26,8 @@ class IFCAMethod(ClientMethod):
     """Keeps K models; in every round each client trains the one with the lowest loss on its data.
 
     A round is one exchange: all K models are sent to a client, which returns its choice and its update. With secure
-    sums there are two: one for the choices, and one for the sum of each cluster; a cluster of fewer than three clients
-    skips the round. A cluster that no client chose keeps its model.
+    sums or a `min_size` there are two: one for the choices, and one for the updates; of secure sums a cluster of fewer
+    than three clients skips the round. A cluster that no client chose keeps its model.
 
     Attributes
     ----------
@@ -40,12 +42,16 @@ class IFCAMethod(ClientMethod):
     shared_layers : int
         Number of leading parameter tensors that all clusters share (section 5 of the paper). A convolution has two,
         weights and biases.
+    min_size : int
+        B, the number of clients that at least train each model in a round, so that a sum hides a client among as many:
+        smaller clusters get random clients of larger ones, whose labels stay (RR-Cluster; Yang et al. 2025). 0 is none.
     """
 
     n_clusters: Count = 3
     identity: Literal["all", "batch"] = "all"
     start: Literal["random", "kmeans"] = "random"
     shared_layers: Annotated[int, Ge(0)] = 0
+    min_size: Annotated[int, Ge(0)] = 0
 
     traits = ClientMethod.traits.replace(
         finds_k=False,
@@ -66,7 +72,8 @@ class IFCAMethod(ClientMethod):
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients choose a model and train it; add to each model the mean update of the clients that chose it.
 
-        Raises FedkinError if all models are the same at first, for a module with given weights.
+        Raises FedkinError if all models are the same at first, for a module with given weights, or `min_size` asks for
+        more clients than take part.
         """
         if state.steps == 0:
             check_differ(state, self.shared_layers, "with start 'kmeans' each is trained by another client first")
@@ -77,16 +84,22 @@ class IFCAMethod(ClientMethod):
         }  # fmt: skip
         payloads = dict.fromkeys(self.participants(fed, state), payload)
         expected: Expected = {"cluster": below(len(state.models))}
+        if (needed := self.min_size * len(state.models)) > len(payloads):
+            raise FedkinError(
+                f"min_size = {self.min_size} with {len(state.models)} clusters needs {needed} clients in each round, "
+                f"but {len(payloads)} take part."
+            )
 
         def chosen(client: int, reply: Payload) -> int:
             labels[client] = reply["cluster"]
             return int(reply["cluster"])
 
         missing: dict[int, str] = {}
-        if fed.secure_sums:  # masks cancel within a cluster, so clusters must be known before updates are summed
+        if fed.secure_sums or self.min_size:  # who trains which model must be known before updates are summed
             choices = fed.ask(choose, payloads, expected)
             missing = choices.missing
             clusters = {client: chosen(client, reply) for client, reply in choices.items()}
+            clusters = rebalanced(clusters, len(state.models), self.min_size, fed.rng("rebalancing", state.steps))
             trained = self.train_clusters(fed, state, clusters, means)
         else:
             replies = fed.stream(choose_and_train, payloads, {**expected, "update": updates(means.size)})
@@ -113,6 +126,22 @@ class IFCAMethod(ClientMethod):
                 update: Tensor = reply["update"]
                 return start + update
         raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
+
+
+def rebalanced(clusters: Mapping[int, int], count: int, least: int, rng: torch.Generator) -> dict[int, int]:
+    """Return the cluster that each client trains: of those beyond `least` in theirs some, at random, fill up others.
+
+    Clients of clusters that have too few even so train nothing.
+    """
+    clients, sizes, spare = list(clusters), Counter(clusters.values()), []
+    for client in (clients[row] for row in torch.randperm(len(clients), generator=rng).tolist()):
+        if sizes[clusters[client]] > least:
+            sizes[clusters[client]] -= 1
+            spare.append(client)
+    lacking = [cluster for cluster in range(count) for _ in range(least - sizes[cluster])]
+    filled = {**clusters, **dict(zip(spare, lacking, strict=False))}
+    sizes = Counter(filled.values())
+    return {client: cluster for client, cluster in filled.items() if sizes[cluster] >= least}
 
 
 _CHOICE: Expected = {
