@@ -224,7 +224,7 @@ def _judged(verdict: str, measure: str) -> str:
         return "inside"
     if verdict == "?" or measure.startswith(_NEITHER):
         return "open"
-    return "better" if (verdict in ("▲", "△")) != measure.startswith(_LESS) else "worse"
+    return "better" if {"▲": True, "△": True, "▼": False, "▽": False}[verdict] != measure.startswith(_LESS) else "worse"
 
 
 if __name__ == "__main__":
