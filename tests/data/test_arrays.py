@@ -45,8 +45,8 @@ def test_images_get_a_channel_and_bytes_become_fractions():
     [
         ([1.0, 2.0], r"shape \(2,\), but samples need \(n, features\)"),
         (np.zeros((0, 3)), "with at least one of each"),
-        (pd.Series([1.0]), "of type Series; give its samples as an array"),
-        (np.zeros((2, 8, 8, 3)), "with the channels last"),
+        (pd.Series([1.0]), "Series that is no dense array"),
+        (np.zeros((2, 8, 8, 3)), r"shape \(2, 8, 8, 3\), but samples need"),
         ([[1.0, np.nan], [2.0, 3.0]], "missing or infinite values in 1 of 2"),
         ([[1e30]], "in another unit"),
         ([[1, "a"], [2, None]], "give a table as a DataFrame"),

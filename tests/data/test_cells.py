@@ -73,12 +73,11 @@ NUMBERS = [str(at) for at in range(30)]
 @pytest.mark.parametrize(
     ("cells", "row", "kind"),
     [
-        ([*NUMBERS, "12x", "1o"], 31, "numbers, but a text"),
-        (["5", "7", "9", "Exported on 3 May 2024"], 4, "numbers, but a text in row 4"),
-        ([*NUMBERS, "2024-01-31"], 31, "numbers, but a date"),
-        ([*NUMBERS, "00123"], 31, "numbers, but a text"),
-        ([*NUMBERS, "58%"], 31, "numbers, but a percentage"),
-        ([*DAYS, "2024-02-30"], 41, "dates, but a text"),
+        ([*NUMBERS, "12x", "1o"], 31, "numbers, but other texts in 2 cells"),
+        (["5", "7", "9", "Exported on 3 May 2024"], 4, "numbers, but other texts"),
+        ([*NUMBERS, "2024-01-31"], 31, "numbers, but other texts"),
+        ([*NUMBERS, "00123"], 31, "numbers, but other texts"),
+        ([*DAYS, "2024-02-30"], 41, "dates, but other texts"),
         (["03/04/2024", "05/06/2024"], None, "dates that can be read in two ways"),
     ],
 )
@@ -121,7 +120,7 @@ def test_whatever_cells_hold_is_read_or_refused(indices, options, as_label):
 
 def test_codes_with_and_without_decimals_are_one_category():
     assert read(["3.0", "", "12.0"], categorical=["c"])[0].categories == ("3", "12")
-    assert read(["3.0", "3"], categorical=["c"])[0].categories == ("3", "3.0")
+    assert read(["3.0", "3"], categorical=["c"])[0].categories == ("3",)
 
 
 @given(st.lists(st.one_of(st.none(), st.text("abxyz 019.-", max_size=4)), min_size=1, max_size=30))

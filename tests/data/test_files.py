@@ -86,11 +86,11 @@ def test_codes_and_long_numbers_stay_texts_and_all_other_numbers_are_numbers(tmp
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("a,a\n1,2\n", "more than one column 'a'.*rename"),
-        ("Ward A,,\n,,\nx,v,w\n1,2,3\n", "Column 2 .* has no name"),
+        ("a,a\n1,2\n", "2 columns of the name 'a'"),
+        ("Ward A,,\n,,\nx,v,w\n1,2,3\n", "2 columns of the name ''"),
         ("a,b\nx,1,10,100\n", "line 2, saw 4"),
         ('a,b\n1,"x\n', "EOF inside string.*quotation mark"),
-        ("a,b\n1,2\n".encode("utf-16-le"), "line 1 is no UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "no text in UTF-8.*encoding = "),
     ],
 )
 def test_what_cannot_be_read_says_why(content: str | bytes, said: str, tmp_path: Path) -> None:
@@ -154,7 +154,6 @@ TABLES = [
     b'\xef\xbb\xbfa;b;"c d"\r\n1,5;x;2020-01-01\r\n2,5;"y;z";2021-02-03\r\n',
     "größe\tb\n1\ttrue\n2\tfalse\n".encode("utf-16"),
     b"sep=|\na|b\n007|x\n010|y\n",
-    b"a b c\n1 2 3\n4 5 6\n",
     b"id,when,label\n1,2020-01-01 12:00,0\n2,2020-13-01,1\n3,,1\n",
     b",a,b,,\n0,1,2,,\n1,3,4,,\n,,,,\n",
 ]

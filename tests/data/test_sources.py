@@ -26,8 +26,7 @@ def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_
         asked.append((source, *rest[:4]))
         return Dataset(source, torch.zeros(1, 1))
 
-    monkeypatch.setattr(module, "_from_huggingface", read)
-    monkeypatch.setattr(module, "_cache", None)  # whatever another test of this process keeps
+    monkeypatch.setattr(module, "read_huggingface", read)
     monkeypatch.setenv("FEDKIN_DATA", str(tmp_path))
     (tmp_path / "my_set").mkdir()
     load("my-set", "kind", "test")

@@ -54,7 +54,7 @@ def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path, s
 @pytest.mark.parametrize(
     ("text", "label", "said"),
     [
-        ("a\n1\n-inf\n", None, "Column 'a' of '{}' has infinite numbers, or too large ones to add up, in 1 of 2 rows"),
+        ("a\n1\n-1e300\n", None, "Column 'a' of '{}' has infinite numbers, or too large ones to add up, in 1 of 2"),
         ("label\n1\n", None, "'{}' is empty (1 rows, 0 columns of features)."),
         ("a,label\n1,u\n2,\n", "label", "Column 'label' of '{}' lacks 1 of 2 labels; leave these"),
         ("a,target\n1,0.5\n", "target", "Column 'target' of '{}' has labels that are fractions"),
@@ -75,7 +75,7 @@ def empties(frame: pd.DataFrame, **options: object) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("cell", [[1], {1}, {"a": 1}, np.zeros(2)])
 def test_cells_that_are_no_values_are_refused_beside_named_empty_ones(cell: object) -> None:
-    with pytest.raises(FedkinError, match="'b' of It holds values of type"):
+    with pytest.raises(FedkinError, match="'b' of It holds lists or other objects"):
         empties(pd.DataFrame({"a": [1, -9], "b": pd.Series([cell, cell], dtype=object)}), na_values=[-9])
 
 
@@ -108,7 +108,6 @@ def test_labels_of_any_plain_type_become_indices(values, indices, classes):
     [
         ({"drop": 3}, "drop is 3; it should be a list of names."),
         ({"na_values": {"a": {"b": 1}}}, "na_values['a'] has {'b': 1}; it should have"),
-        ({"encoding": "rot13"}, "encoding is 'rot13'; it should name one of text, such as 'utf-8' or 'cp1252'."),
         ({"ordinal": {"a": ["x", "x"]}}, "ordinal['a'] is ['x', 'x']; it should have two levels or more, each once."),
     ],
 )

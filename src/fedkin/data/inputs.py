@@ -7,7 +7,7 @@ same at all clients (`load_clients`), then a population (`ClientFiles`). What a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -75,18 +75,15 @@ def form_of(value: Any) -> Form:
         return "items"
     if issparse(value):  # some are dicts; `as_tensor` has the sentence
         return "array"
-    if isinstance(value, Mapping | Iterator | Set):
-        return "other"
     # A pair comes before an array: of [x, y] with as many columns as rows numpy would make one, too.
     if isinstance(value, list | tuple) and value and (first := form_of(value[0])) not in ("row", "other"):
         if len(value) == 2 and _are_labels(value[1], value[0], isinstance(value, tuple)):
             return "pair"
         if first != "array" or (isinstance(value, tuple) and len(value) > 2):
             return "other"  # of which numpy would make an array, as of a tuple of data sets
-    if dimensions(value) > 1:
-        return "array"
-    is_row = isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__")
-    return "row" if is_row else "other"
+    if isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__"):
+        return "array" if dimensions(value) > 1 else "row"
+    return "other"
 
 
 def _are_labels(y: Any, x: Any, is_tuple: bool) -> bool:
@@ -297,21 +294,15 @@ def _names_of(clients: Mapping[Any, Any]) -> list[str]:
     return [key if isinstance(key, str) else of_files.get(key, f"Client {key}") for key in clients]
 
 
-def _for_each(origins: Mapping[str, str], function: Callable[[str], _T]) -> dict[str, _T]:
-    """Return what `function` makes of each client's name; `origins` are what clients are called in sentences.
-
-    Raises FedkinError with the sentences of all clients, those that differ in the client alone as one.
-    """
-    values, alike = {}, dict[str, list[tuple[str, str]]]()
-    for name, origin in origins.items():
+def _for_each(names: Iterable[str], function: Callable[[str], _T]) -> dict[str, _T]:
+    """Return what `function` makes of each client's name; raise FedkinError with the sentences of all clients."""
+    values, problems = {}, list[str]()
+    for name in names:
         try:
             values[name] = function(name)
         except FedkinError as error:
-            for line in str(error).splitlines():
-                alike.setdefault(line.replace(origin, "\0"), []).append((origin, line))
-    more = [listing([origin for origin, _ in others], 8) for _, *others in alike.values()]
-    first = [line for (_, line), *_ in alike.values()]
-    refuse(f"{line} So it is with {also}." if also else line for line, also in zip(first, more, strict=True))
+            problems += str(error).splitlines()
+    refuse(problems)
     return values
 
 
@@ -359,19 +350,15 @@ def split_clients(value: Any, split: str = "train") -> dict[Any, Any] | None:
 
 
 def _partitions(federated: Any, split: str) -> list[Any]:
-    """Return the partitions of a ``flwr_datasets`` data set or partitioner: of the split, or for training the only."""
+    """Return the partitions of a ``flwr_datasets`` data set, of one split, or partitioner."""
     if not hasattr(type(federated), "partitioners"):
         return [federated.load_partition(i) for i in range(federated.num_partitions)]
     try:
-        partitioners = federated.partitioners
-    except ValueError:  # it loads its data with the first partition
-        federated.load_partition(0, split)
-        partitioners = federated.partitioners
-    if split == "train" and len(partitioners) == 1:
-        split = str(next(iter(partitioners)))
-    if split not in partitioners:
-        raise FedkinError(f"The FederatedDataset has no partitioner of '{split}', but of {listing([*partitioners])}.")
-    return [federated.load_partition(i, split) for i in range(partitioners[split].num_partitions)]
+        first = federated.load_partition(0, split)  # with which it loads its data
+        count = federated.partitioners[split].num_partitions
+    except (KeyError, ValueError) as error:
+        raise FedkinError(f"The FederatedDataset has no partitioner of '{split}' ({in_short(error)}).") from error
+    return [first, *(federated.load_partition(i, split) for i in range(1, count))]
 
 
 def _labels_beside(y: Any, clients: Mapping[Any, Any]) -> list[Any]:
@@ -436,10 +423,9 @@ def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_memb
 def _array(path: str | Path) -> NDArray[Any]:
     """Return an array that is mapped into memory; nothing is written to its file."""
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+        return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
     except (OSError, ValueError) as error:
         raise FedkinError(f"'{path}' cannot be read as .npy ({in_short(error)}).") from error
-    return array
 
 
 # Data sets of all clients.
@@ -535,7 +521,8 @@ class ClientFiles:
             rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
             clients[i] = clients[i].rows(rest)
             tests.append((site.x[out], y[out]))
-        guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
+        guesses = notes_on_outcomes(site.features for site in sites)
+        guesses += _label_notes(sites, labelled) if self.label is None else []
         apart, questions = notes_on_sites(sites, labelled)
         return Population(
             clients,
@@ -546,7 +533,7 @@ class ClientFiles:
             tests,
             notes=(*guesses, *apart, *questions),
             questions=questions,
-            guesses=guesses,
+            guesses=tuple(guesses),
         )
 
 
@@ -569,14 +556,15 @@ def note_on_texts(tables: Sequence[Table | None]) -> list[str]:
     ]
 
 
-def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
-    """Return sentences on columns that were taken for labels though the user has not named them."""
-    notes = []
-    for name in dict.fromkeys(site.label for site in sites if site.label is not None and label is None):
-        holders = listing([site.name for site in sites if site.label == name], 5)
-        use = "" if labelled else ", and not used, for others have none"
-        notes.append(
-            f"Column '{name}' is taken for labels of {holders}{use}, so it is no feature; if it is one, name the "
-            f"labels with {option('label')}, or {setting('label', 'none')}."
-        )
-    return notes
+def _label_notes(sites: Sequence[Dataset], labelled: bool) -> list[str]:
+    """Return a sentence on each column that was taken for labels though the user has not named it."""
+    use = "" if labelled else " and not used, for others have none"
+    holders: dict[str, list[str]] = {}
+    for site in sites:
+        if site.label is not None:
+            holders.setdefault(site.label, []).append(site.name)
+    return [
+        f"Column '{name}' is taken for labels of {listing(names, 5)}{use}, so it is no feature; if it is one, name the "
+        f"labels with {option('label')}, or {setting('label', 'none')}."
+        for name, names in holders.items()
+    ]

@@ -75,8 +75,6 @@ class TableOptions:
         What turns images, texts and series into numbers.
     features : list of str
         Of new rows: columns that are no labels whatever they are called.
-    levels : dict of str to list of str
-        Of new rows: by column the clients' categories and words for false and true, which are values whatever they are.
     scaling : {"auto", "standard", "none"}
         By "auto" data that all lie in [0, 1] are left alone, columns that share one unit, such as pixels, are divided
         by one scale, and each column of others is standardised, where a few values far from all others count as a
@@ -103,7 +101,6 @@ class TableOptions:
     text: Names = field(default_factory=list)
     encoder: SampleEncoder | None = None
     features: Sequence[str] = ()
-    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scaling: Literal["auto", "standard", "none"] = "auto"
     imputation: Imputation = "neighbours"
     min_members: Annotated[int, Ge(MIN_MEMBERS)] = MIN_MEMBERS
@@ -111,23 +108,16 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         changed: dict[str, Any] = {name: _names(getattr(self, name), name) for name in ("drop", "categorical", "text")}
-        changed |= {"id": self.id or NO_ID, "na_values": _na_values(self.na_values)}  # estimators take None
+        changed |= {"id": str(self.id or NO_ID), "na_values": _na_values(self.na_values)}  # estimators take None
         if not isinstance(self.ordinal, Mapping):
             raise FedkinError(f"ordinal is {self.ordinal!r}; it should name columns with their levels in order.")
-        ordinal = {str(name): _names(levels, f"ordinal['{name}']") for name, levels in self.ordinal.items()}
-        for name, value in {**changed, "ordinal": ordinal}.items():
+        changed["ordinal"] = {str(name): _names(levels, f"ordinal['{name}']") for name, levels in self.ordinal.items()}
+        for name, value in changed.items():
             object.__setattr__(self, name, value)
-        if not isinstance(self.id, str):
-            raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
         for name in ("decimal", "scaling", "imputation"):
             choices = get_args(hints_of(type(self))[name])
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
-        try:
-            "text".encode(self.encoding)
-        except (LookupError, TypeError, ValueError) as error:
-            form = "it should name one of text, such as 'utf-8' or 'cp1252'"
-            raise FedkinError(f"encoding is {self.encoding!r}; {form}.") from error
         for name, levels in self.ordinal.items():
             if len(levels) < 2 or len(set(levels)) < len(levels):
                 raise FedkinError(f"ordinal['{name}'] is {list(levels)}; it should have two levels or more, each once.")

@@ -6,6 +6,7 @@ Columns are matched by name. Categories are united; kinds that contradict each o
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
@@ -17,7 +18,7 @@ from fedkin.core.client import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
 from fedkin.core.errors import FedkinError, listing, mid_sentence, option, refuse, unknown_name
 from fedkin.core.replies import is_count, is_list, is_text
 from fedkin.data.options import AUTO, NO_ID, TableOptions
-from fedkin.data.tables import in_order, is_called_id
+from fedkin.data.tables import in_order
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
@@ -67,6 +68,15 @@ def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
     return {"names": table.names, "columns": {"facts": tensor, "levels": levels}}
 
 
+_ID_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn|barcode|iban|phone)$|subjid$"
+    r"|^(index|number|rownames|level_\d|unnamed: 0)$"
+    r"|^(patient|subject|participant|person|respondent|case|customer|student|employee|record)(id|no|nr|number)?$"
+    r"|[^\W_][_\W](no|nr|key)$|(nummer|nr)$)|[a-z](I[dD]|No|Nr|Key)$"
+)
+"""What columns with an id, or with a number to call somebody by, are called: ``patient_id``, ``phone``."""
+
+
 def _report(column: Column, values: Tensor, min_members: int, id_column: str) -> ColumnReport:
     """Return the report on a column; `id_column` is the client's own setting for the column that names rows."""
     filled = values[~values.isnan()]
@@ -86,7 +96,7 @@ def _names_rows(column: Column, filled: Tensor, rows: int) -> bool:
     """
     if 2 * len(filled) < max(rows, 1) or column.kind not in ("category", "number"):
         return False
-    is_id = is_called_id(column.name)
+    is_id = bool(_ID_NAME.search(column.name))
     if column.kind == "number" and not (is_id and bool((filled == filled.round()).all())):
         return False
     enough = 0.9 * len(filled) if len(filled) >= 20 else len(filled) - 1  # of fewer than 20 rows all must differ
@@ -147,15 +157,9 @@ class Schema:
     @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
-        levels = {column.name: column.categories for column in self.columns}
-        of_kind = {kind: [column.name for column in self.columns if column.kind == kind] for kind in get_args(Kind)}
-        return TableOptions(
-            id=self.id or AUTO,
-            categorical=of_kind["category"],
-            ordinal={name: [*levels[name]] for name in of_kind["ordinal"]},
-            features=self.names,
-            levels={name: levels[name] for name in (*of_kind["category"], *of_kind["boolean"])},
-        )
+        categorical = [column.name for column in self.columns if column.kind == "category"]
+        ordinal = {column.name: list(column.categories) for column in self.columns if column.kind == "ordinal"}
+        return TableOptions(id=self.id or AUTO, categorical=categorical, ordinal=ordinal, features=self.names)
 
 
 def plain(columns: Iterable[Column]) -> list[list[Any]]:
@@ -225,7 +229,7 @@ def agree(reports: Reports, id_column: str, client_names: Mapping[int, str]) -> 
             left_out.setdefault("have no value that is frequent enough at any client", []).append(name)
         else:
             columns.append(Column(name, "category" if "category" in kinds else kinds.pop(), levels))
-    row_id = {AUTO: next(iter([*filter(is_called_id, ids), *ids]), None), NO_ID: None}.get(id_column, id_column)
+    row_id = {AUTO: next(iter([*filter(_ID_NAME.search, ids), *ids]), None), NO_ID: None}.get(id_column, id_column)
     if ids:
         numeric = [name for name, is_number in ids.items() if is_number]
         keeps = f"; {option('id', NO_ID)} keeps {quoted(numeric)}" if numeric else ""
@@ -289,9 +293,10 @@ def aligned(table: Table, columns: Sequence[Column], origin: str, imputes: bool 
         empty = values[:, i].isnan()
         if source.kind in ("boolean", "number") and column.kind in ("boolean", "number"):
             fits = column.kind == "number" or bool((empty | (values[:, i] >= 0) & (values[:, i] <= 1)).all())
-        elif fits := source.is_coded and column.kind in ("category", "ordinal"):
+        elif fits := source.is_coded and column.is_coded:
             index = {name: float(code) for code, name in enumerate(column.categories)}
             unknown = float(len(index)) if column.kind == "category" else torch.nan
+            fits = column.kind != "boolean" or index.keys() >= {*source.categories}
             codes = torch.tensor([index.get(name, unknown) for name in source.categories] or [unknown]).double()
             values[:, i] = torch.where(empty, torch.nan, codes[values[:, i].nan_to_num(0.0).long()])
         if not fits and not bool(empty.all()):

@@ -9,7 +9,6 @@ import codecs
 import csv
 import gzip
 import io
-import re
 import sys
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,23 +41,8 @@ from fedkin.data.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_PIECE = 1 << 20
-"""Bytes that are unpacked at once, and characters that the separator is looked for in."""
 _TEXT_COPIES = 6
 """Copies of a text that are in memory while it becomes a table: bytes, characters, and pandas' cells, 50 bytes each."""
-_FEW_ROWS = 200
-"""Rows that show the separator."""
-_NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
-_cache: dict[str, Dataset] | None = None
-
-
-def keep_read() -> None:
-    """Cache the last four data sets in Hugging Face layout in this process, since decoding them takes long.
-
-    This is for a process that runs several experiments, while nobody changes the data.
-    """
-    global _cache
-    _cache = {}
 
 
 def load(
@@ -149,19 +133,6 @@ def read_huggingface(
     `cluster` a column for `Dataset.clusters`. Raises FedkinError if it cannot be found or loaded, or its contents are
     of no use.
     """
-    if _cache is None:
-        return _from_huggingface(source, name, label, split, cluster, options)
-    key = repr((source, label, split, cluster, options))
-    data = _cache.pop(key, None) or _from_huggingface(source, name, label, split, cluster, options)
-    _cache[key] = data  # the last one read is the last to go
-    if len(_cache) > 4:
-        del _cache[next(iter(_cache))]
-    return replace(data.rows(torch.ones(len(data), dtype=torch.bool)), name=name)
-
-
-def _from_huggingface(
-    source: str, name: str, label: str | None, split: str, cluster: str | None, options: TableOptions
-) -> Dataset:
     require(f"Reading '{name}', a data set in Hugging Face layout,", "datasets", "datasets")
     import datasets
 
@@ -196,9 +167,9 @@ def read_rows(
     """Return samples, labels, and the name of the labels' column, which is among the samples if they are a DataFrame.
 
     The first column of images is the samples, or the only column of lists; else all columns are a table. Labels are
-    `label`, else a column of a usual name, else the only ``ClassLabel``, else, beside images, the only integers; those
-    of a ``ClassLabel`` are numbers. Columns of `excluded` are neither labels nor the only ones. Raises FedkinError
-    if it is empty, has no `label`, or images or lists differ in shape.
+    `label`, else a column of a usual name, else the only ``ClassLabel``; those of a ``ClassLabel`` are numbers. Columns
+    of `excluded` are neither labels nor the only ones. Raises FedkinError if it is empty, has no `label`, or images or
+    lists differ in shape.
     """
     import datasets
 
@@ -211,8 +182,7 @@ def read_rows(
         raise no_column(origin, str(label), features)
     if label is None and (label := usual_label(kinds)) is None:
         named = [name for name, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
-        numbers = [name for name, kind in kinds.items() if images and "int" in str(getattr(kind, "dtype", ""))]
-        label = next((names[0] for names in (named, numbers) if len(names) == 1), None)
+        label = named[0] if len(named) == 1 else None
     label = None if label == NO_LABELS else label
     y = None if label is None else table.column(label).to_numpy()
     if images:
@@ -309,14 +279,13 @@ def read_file(
 def read_csv(path: Path, origin: str, encoding: str = "utf-8") -> pd.DataFrame:
     """Read a CSV file, all cells as texts; the frame's ``attrs["separator"]`` has what separates them.
 
-    That is the one of comma, semicolon, tab, bar and blanks by which most rows have as many cells as the first line.
     Raises FedkinError if the file is no text in UTF-8, in UTF-16 with a byte order mark, or in the `encoding`; if its
     first line is no header, or rows are longer than that.
     """
     import pandas as pd
 
     text = _text(path, origin, encoding)
-    separator = _separator_of(text)
+    separator = max(",;\t|", key=lambda sign: _width(text, sign))
     try:
         cells = pd.read_csv(
             io.StringIO(text), sep=separator, header=None, dtype=object, na_filter=False, skipinitialspace=True
@@ -330,20 +299,13 @@ def read_csv(path: Path, origin: str, encoding: str = "utf-8") -> pd.DataFrame:
     return frame
 
 
-def _separator_of(text: str) -> str:
-    """Return what gives most rows as many cells as the first line, and most of them; blanks if nothing else does."""
-    probe = text if len(text) <= _PIECE else text[:_PIECE].rpartition("\n")[0] or text
-    best, separator = (0.0, 1), ","
-    for candidate in ",;\t| ":
-        lines, widths = csv.reader(io.StringIO(probe, newline=""), delimiter=candidate, skipinitialspace=True), []
-        with suppress(csv.Error):
-            widths = [len(row) for row in islice(filter(None, lines), _FEW_ROWS)]
-        if not widths or (candidate == " " and (best[1] > 1 or len({*widths}) > 1 or len(widths) < 2)):
-            continue
-        score = (sum(width == widths[0] for width in widths) / len(widths), widths[0])
-        if widths[0] > 1 and score > best:
-            best, separator = score, r"\s+" if candidate == " " else candidate
-    return separator
+def _width(text: str, separator: str) -> tuple[float, int]:
+    """Return the share of the first rows that have as many cells as the first line, and that number; 0 for one cell."""
+    widths: list[int] = []
+    with suppress(csv.Error):
+        rows = csv.reader(io.StringIO(text[: 1 << 20], newline=""), delimiter=separator, skipinitialspace=True)
+        widths = [len(row) for row in islice(filter(None, rows), 200)]
+    return (widths.count(widths[0]) / len(widths), widths[0]) if widths and widths[0] > 1 else (0.0, 1)
 
 
 def _text(path: Path, origin: str, encoding: str) -> str:
@@ -355,46 +317,36 @@ def _text(path: Path, origin: str, encoding: str) -> str:
             with gzip.open(path) as packed:  # a small one may unpack to gigabytes
                 content = packed.read(room() // _TEXT_COPIES + 1)
             check_room(origin, _TEXT_COPIES * len(content))
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    elif not content.isascii():  # bytes below 128 alone may be of any encoding, such as UTF-16
-        with suppress(UnicodeDecodeError):
-            return content.decode("utf-8-sig")
-    try:
-        if "\0" in (text := content.decode(encoding)):
-            raise UnicodeError("bytes of 0, as of UTF-16 without a byte order mark")
-        return text
-    except UnicodeError as error:
-        line = content[: getattr(error, "start", 0)].count(b"\n") + 1
-        advice = f"{setting('encoding', 'cp1252')} or what it is in, or save it as UTF-8, in Excel 'CSV UTF-8'"
-        raise FedkinError(
-            f"{origin} cannot be read as {ending_of(path)} (line {line:,} is no {encoding.upper()}); {advice}."
-        ) from error
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for name in ("utf-16",) if is_utf16 else ("utf-8-sig", encoding):
+        with suppress(UnicodeError, LookupError):
+            if "\0" not in (text := content.decode(name)):  # as in UTF-16 without a byte order mark
+                return text
+    raise FedkinError(
+        f"{origin} cannot be read as {ending_of(path)}, for it is no text in {encoding.upper()}; "
+        f"{setting('encoding', 'cp1252')} or what it is in, or save it as UTF-8, in Excel 'CSV UTF-8'."
+    )
 
 
 def _with_names(cells: pd.DataFrame, origin: str) -> pd.DataFrame:
     """Return cells as a table whose first row names the columns.
 
     What spreadsheets leave behind is dropped: empty rows, and empty columns without a name. A first column without a
-    name, as R writes those of rows, is called ``index`` if its values differ. Raises FedkinError if another column has
-    no name, or the first row is no header.
+    name, as R writes those of rows, is called ``index``. Raises FedkinError if the first row is no header.
     """
-    names, cells = [str(name).strip() for name in cells.iloc[0]], cells.iloc[1:]
-    numbers = [float(name.replace(",", ".")) for name in names if _NUMBER.fullmatch(name)]
-    in_order = numbers == sorted(set(numbers)) and (len(numbers) < len(names) or numbers[0] == 0)  # years, or 0, 1, 2
-    if 2 * len(numbers) > len(names) and not in_order:
+    import pandas as pd
+
+    names, cells = cells.iloc[0].astype(str).str.strip(), cells.iloc[1:]
+    numbers = pd.to_numeric(names.str.replace(",", "."), errors="coerce").dropna()
+    # Years and 0, 1, 2 may be names.
+    if 2 * len(numbers) > len(names) and not (numbers.is_monotonic_increasing and numbers.is_unique):
         raise FedkinError(f"The first line of {origin} holds numbers; it must name the columns.")
     if len(names) > 1:
-        empty = (cells.isna() | (cells == "")).to_numpy(dtype=bool)
-        named = np.array([bool(name) for name in names]) | ~empty.all(0)
-        cells, names = cells.loc[~empty.all(1), named], [name for name, kept in zip(names, named, strict=True) if kept]
-    if names[:1] == [""] and "index" not in names and cells.iloc[:, 0].is_unique:
-        names[0] = "index"
-    if "" in names:
-        raise FedkinError(
-            f"Column {names.index('') + 1} of {origin} has no name; the first line must name the columns."
-        )
-    return cells.set_axis(names, axis=1).reset_index(drop=True)
+        empty = (cells == "").to_numpy(dtype=bool)
+        kept = (names != "").to_numpy() | ~empty.all(0)
+        cells, names = cells.loc[~empty.all(1), kept], names[kept]
+    columns = [name or "index" * (i == 0) for i, name in enumerate(names)]
+    return cells.set_axis(columns, axis=1).reset_index(drop=True)
 
 
 # Workbooks.

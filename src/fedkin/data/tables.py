@@ -2,12 +2,11 @@
 
 pandas has typed what it can; texts are numbers, truth values or dates where all of a column's are, else categories.
 Nothing is guessed: what can be read in two ways is refused, and so is a column in which a few cells are unlike the
-others. Sentences say what kind of cell is wrong and in which row, and never quote it.
+others. Sentences say in which row, and never quote a cell.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 import unicodedata
@@ -16,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +22,7 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from fedkin.core.client import IN_WORDS, Client, Column, Samples, Table, TextColumn
+from fedkin.core.client import Client, Column, Samples, Table, TextColumn
 from fedkin.core.errors import FedkinError, mid_sentence, no_column, option, refuse, setting
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_LABELS, NO_OPTIONS, TableOptions
@@ -45,20 +43,19 @@ MISSING |= {"#div/0!", "#num!", "\\n", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "
 _TRUTHS = (("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
 """Opposites that are truth values, in lower case, the false one first; one alone is enough if it is a word."""
 _EXACT = 2**53
-"""Whole numbers beyond which float64 no longer distinguishes neighbours."""
+"""Whole numbers beyond which float64 no longer distinguishes neighbours; texts of 16 digits are names, too."""
 _TYPOGRAPHIC = str.maketrans("\u2212\u2013\u2019\u00a0\u202f\u2009", "--'   ")
 """Minus signs, apostrophes and blanks between thousands as typographers set them."""
-_FORMS = {
+_NUMBERS = {
     decimal: re.compile(
-        rf"[+-]?(?:(?:[1-9]\d{{0,2}}(?:[ '{thousands}]\d{{3}})+(?:\{decimal}\d*)?|(?:0|[1-9]\d*)(?:\{decimal}\d*)?"
-        rf"|\{decimal}\d+)(?:[eE][+-]?\d+)?|inf(?:inity)?)",
-        re.ASCII | re.IGNORECASE,
+        rf"([+-]?(?:(?:0|[1-9]\d{{0,14}}|[1-9]\d{{0,2}}(?:[ '{thousands}]\d{{3}})+)(?:\{decimal}\d*)?|\{decimal}\d+)"
+        r"(?:[eE][+-]?\d+)?) ?(%?)",
+        re.ASCII,
     )
     for decimal, thousands in (".,", ",.")
 }
 """Numbers by what stands before their decimals; thousands are apart by blanks, apostrophes or the other sign."""
-_YEAR_FIRST = re.compile(r"\d{4}([./-])(?:\d{1,2}\1\d{1,2}|\d\d)(?:[T ,].*)?", re.ASCII)
-_YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:,? +(.+))?", re.ASCII)
+_YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})\b", re.ASCII)
 
 
 # Data sets in memory, and labels of any type as class indices.
@@ -152,8 +149,7 @@ def usual_label(columns: Iterable[str]) -> str | None:
 
     A column ``Y`` is none, for it may be a coordinate.
     """
-    names = list(columns)
-    spelt = {name.lower(): name for name in reversed(names) if len(name) > 1} | {name: name for name in names}
+    spelt = {name if len(name) == 1 else name.lower(): name for name in columns}
     return next((spelt[name] for name in LABEL_NAMES if name in spelt), None)
 
 
@@ -165,37 +161,27 @@ def in_order(names: Iterable[str]) -> list[str]:
     return distinct
 
 
-# Labels.
-
-
-def encode_labels(values: Iterable[Any], origin: str) -> tuple[Tensor, list[str]]:
+def encode_labels(values: Any, origin: str) -> tuple[Tensor, list[str]]:
     """Encode labels of any plain type as int64 indices ``(n,)`` into their sorted names; return both.
 
     `values` are one integer, boolean, string or whole float per sample; blanks around a string do not count. `origin`
     names the source, at the beginning of error messages. Raises FedkinError if a label is missing or a fraction.
     """
-    from pandas import isna
+    import pandas as pd
 
-    array = np.asarray(values)
-    labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
-    if array.ndim != 1 or any(isinstance(label, Collection) and not isinstance(label, str | bytes) for label in labels):
-        raise FedkinError(f"{origin} has shape {array.shape}; labels need one value per sample.")
-    if missing := int(np.sum(isna(np.array(labels, dtype=object)))):
+    if (dimensions := np.ndim(values)) != 1:
+        raise FedkinError(f"{origin} has {dimensions} dimensions; labels need one value per sample.")
+    codes, words = _words(pd.Series(values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)), origin)
+    if missing := int((codes < 0).sum()):
         raise FedkinError(
-            f"{origin} lacks {missing} of {len(labels)} labels; leave these rows out, or {setting('label', 'none')} to "
+            f"{origin} lacks {missing} of {len(codes)} labels; leave these rows out, or {setting('label', 'none')} to "
             "use none."
         )
-    if array.dtype.kind == "f":
-        if (fraction := next((label for label in labels if not label.is_integer()), None)) is not None:
-            raise FedkinError(
-                f"{origin} has labels that are fractions, such as {fraction}; labels must be classes, for regression "
-                "is not supported."
-            )
-        labels = [int(label) for label in labels]
-    names = [composed(label).strip() for label in labels]
-    classes = in_order(names)
-    index = {name: i for i, name in enumerate(classes)}
-    return torch.tensor([index[name] for name in names], dtype=torch.int64), classes
+    numbers = pd.to_numeric(pd.Series(words), errors="coerce")
+    if numbers.notna().all() and (numbers % 1 > 0).any():
+        raise FedkinError(f"{origin} has labels that are fractions; they must be classes, for regression is not done.")
+    column, indices = _category("label", codes, words)
+    return torch.from_numpy(indices.astype(np.int64)), list(column.categories)
 
 
 def are_whole(classes: Iterable[str]) -> bool:
@@ -239,12 +225,8 @@ def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | 
     """
     if label is not None:
         return None if label == NO_LABELS else label
-    names = [str(name) for name in frame.columns]
-    return usual_label(
-        name
-        for i, name in enumerate(names)
-        if name not in features and usual_label([name]) and (names.count(name) > 1 or _can_be_labels(frame.iloc[:, i]))
-    )
+    columns = [(composed(name), cells) for name, cells in frame.items() if usual_label([composed(name)])]
+    return usual_label(name for name, cells in columns if name not in features and _can_be_labels(cells))
 
 
 def _can_be_labels(cells: pd.Series) -> bool:
@@ -252,16 +234,6 @@ def _can_be_labels(cells: pd.Series) -> bool:
 
     numbers = pd.to_numeric(pd.Series(cells.to_numpy(dtype=object)), errors="coerce")
     return cells.dtype.kind not in "mM" and not (numbers % 1 > 0).any()
-
-
-def _label_cells(cells: pd.Series) -> npt.NDArray[Any]:
-    """Return the labels in a column: numbers if all texts are such, else texts with ``None`` for empty cells."""
-    if cells.dtype.kind in "biufmM" or not all(isinstance(cell, str) for cell in cells.dropna()):
-        return np.asarray(cells.to_numpy())
-    texts = _texts(cells)
-    labels = np.array([None if text.lower() in MISSING else text for text in texts], dtype=object)
-    numbers = as_numbers(texts, ".")
-    return labels if np.isnan(numbers[labels != None]).any() else numbers  # noqa: E711  # by element
 
 
 def frame_to_dataset(
@@ -289,7 +261,7 @@ def frame_to_dataset(
             problems.append(str(no_column(origin, column, frame.columns)))
         elif list(frame.columns).count(column) == 1:
             try:
-                coded[column] = encode_labels(_label_cells(frame[column]), f"Column '{column}' of {origin}")
+                coded[column] = encode_labels(frame[column], f"Column '{column}' of {origin}")
             except FedkinError as error:
                 problems.append(str(error))
             frame = frame.drop(columns=column)
@@ -310,106 +282,52 @@ def frame_to_table(
     Raises FedkinError if it is empty, columns have no name or one name, or any cannot be used: a line for each, after
     `problems`. Columns of new rows that cannot be used and are no features are left out.
     """
-    names = [composed(name) for name in frame.columns]
-    wrong = [
-        f"Column {i + 1} of {mid_sentence(origin)} has no name."
-        for i, name in enumerate(names)
-        if name.strip() in ("", "nan", "<NA>", "NaT")
-    ]
-    wrong = wrong or [
-        f"{origin} has more than one column '{name}'; each needs a name of its own, so rename all but one."
-        for name, count in Counter(names).items()
-        if count > 1
-    ]
+    problems, names = list(problems), [composed(name) for name in frame.columns]
     if len(frame) == 0 or not names:
-        wrong.append(f"{origin} is empty ({len(frame)} rows, {len(names)} columns of features).")
-    if wrong:
-        refuse([*problems, *wrong])
-    frame, sentences = _with_empty_cells(frame, options), [*problems]
+        problems.append(f"{origin} is empty ({len(frame)} rows, {len(names)} columns of features).")
+    for name, count in Counter(names).items():
+        if count > 1 or name.strip() in ("", "nan", "<NA>", "NaT"):
+            problems.append(f"{origin} has {count} columns of the name '{name}'; each needs a name of its own.")
+    refuse(problems)
     if options.decimal == AUTO and frame.attrs.get("separator") == ",":
         options = replace(options, decimal=".")
-    kinds = [kind.kind for kind in frame.dtypes]  # a wide table's columns of numbers are not even looked at
-    texts = [i for i, name in enumerate(names) if kinds[i] in "OT" or name in options.text]
-    texts = [i for i in texts if _is_text(frame.iloc[:, i], names[i], options)]
-    of_texts = {names[i]: TextColumn(Samples("texts", _texts(frame.iloc[:, i]))) for i in texts}
-    frame = frame.iloc[:, [i for i in range(len(names)) if i not in texts]] if texts else frame
-    names = [name for name in names if name not in of_texts]
-    values, unread = np.empty(frame.shape), set[int]()
-    columns, plain = list(map(Column, names)), _plain_numbers(frame, names, options)
-    values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
-    for i in np.flatnonzero(~plain).tolist():
+    columns: list[Column] = []
+    values: list[Values] = []
+    texts: dict[str, TextColumn] = {}
+    for name, (_, cells) in zip(names, frame.items(), strict=True):
+        if _is_text(cells, name, options):
+            items = [composed(cell).strip() if isinstance(cell, str) else "" for cell in cells]
+            texts[name] = TextColumn(Samples("texts", items))
+            continue
         try:
-            columns[i], values[:, i] = read_column(frame.iloc[:, i], names[i], origin, options)
+            column, numbers = read_column(cells, name, origin, options)
         except FedkinError as error:
-            unread.add(i)
-            if not options.features or names[i] in options.features:  # of new rows only what is compared has to be read
-                sentences.append(str(error))
-    rest = [i for i in range(len(columns)) if i not in unread]
-    columns, values = [columns[i] for i in rest], values[:, rest] if unread else values
-    refuse([*sentences, *_too_large(columns, values, origin)])
-    return Table(tuple(columns), torch.from_numpy(values), options.id, of_texts)
-
-
-def _texts(cells: pd.Series) -> list[str]:
-    return [composed(cell).strip() if isinstance(cell, str) else "" for cell in cells]
+            if not options.features or name in options.features:  # of new rows only what is compared has to be read
+                problems.append(str(error))
+            continue
+        if large := int((np.abs(numbers) > LARGEST).sum()):
+            problems.append(
+                f"Column '{name}' of {mid_sentence(origin)} has infinite numbers, or too large ones to add up, in "
+                f"{large} of {len(frame)} rows; empty these cells, write it in another unit, or "
+                f"{setting('drop', [name])}."
+            )
+        columns.append(column)
+        values.append(numbers)
+    refuse(problems)
+    stacked = np.stack(values, 1) if values else np.empty((len(frame), 0))
+    return Table(tuple(columns), torch.from_numpy(stacked), options.id, texts)
 
 
 def _is_text(cells: pd.Series, name: str, options: TableOptions) -> bool:
     """Return whether a column is free text: named so, or nearly all different and mostly of four words and more."""
     if name in options.text:
         return True
-    if options.features or name in (*options.categorical, *options.ordinal, options.id):
+    if cells.dtype.kind not in "OT" or options.features or name in (*options.categorical, *options.ordinal, options.id):
         return False
     filled = [cell for cell in cells.dropna() if isinstance(cell, str) and cell.strip()]
     if len(filled) < MIN_MEMBERS or len(set(filled)) < 0.9 * len(filled):
         return False
     return 2 * sum(len(text.split()) > 3 for text in filled) > len(filled)
-
-
-def _plain_numbers(frame: pd.DataFrame, names: Sequence[str], options: TableOptions) -> npt.NDArray[np.bool_]:
-    """Return which columns hold NumPy numbers that float64 holds exactly, unless an option names them otherwise.
-
-    They are read all at once, since one by one 4,000 columns take seconds.
-    """
-    kinds = [kind.kind if isinstance(kind, np.dtype) and kind.itemsize <= 8 else "O" for kind in frame.dtypes]
-    named = {*options.categorical, *options.ordinal}
-    plain = np.array([kind in "iuf" and name not in named for name, kind in zip(names, kinds, strict=True)], dtype=bool)
-    whole = plain & np.isin(kinds, ["i", "u"])
-    if whole.any():
-        plain[whole] = (np.abs(frame.iloc[:, whole].to_numpy(dtype=np.float64)) < _EXACT).all(0)
-    return plain
-
-
-def _too_large(columns: Sequence[Column], values: Values, origin: str) -> list[str]:
-    """Return a sentence on each column whose numbers are infinite, or too large to be added up."""
-    with np.errstate(invalid="ignore"):
-        large = (np.abs(values) > LARGEST).sum(0)
-    return [
-        f"Column '{columns[i].name}' of {mid_sentence(origin)} has infinite numbers, or too large ones to add up, in "
-        f"{large[i]} of {len(values)} rows; empty these cells, write it in another unit, or "
-        f"{setting('drop', [columns[i].name])}."
-        for i in np.flatnonzero(large).tolist()
-    ]
-
-
-def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
-    """Empty the cells with a value of `TableOptions.na_values`: numbers also in texts, and texts but for blanks."""
-    import pandas as pd
-
-    by_column = options.na_values_of
-    if not any(by_column.values()):
-        return frame
-    frame = frame.copy()
-    for i, name in enumerate(map(composed, frame.columns)):
-        if not (named := [*by_column.get("", ()), *by_column.get(name, ())]):
-            continue
-        cells, values = frame.iloc[:, i], pd.Series([composed(value).strip() for value in named], dtype=object)
-        texts = pd.Series([composed(cell).strip().removesuffix(" 00:00:00") for cell in cells], dtype=object)
-        numbers, wanted = (pd.to_numeric(part.str.replace(",", "."), errors="coerce") for part in (texts, values))
-        gone = (texts.isin(values) | numbers.isin(wanted.dropna())).to_numpy()
-        is_category = isinstance(cells.dtype, pd.CategoricalDtype)
-        frame.isetitem(i, cells.cat.remove_categories([*cells[gone].unique()]) if is_category else cells.mask(gone))
-    return frame
 
 
 # Kinds of columns.
@@ -425,140 +343,109 @@ def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions)
     from pandas.api import types
 
     called = f"Column '{name}' of {mid_sentence(origin)}"
+    empty = {_as_text(value) for key in ("", name) for value in options.na_values_of.get(key, ())}
     is_category = isinstance(cells.dtype, pd.CategoricalDtype)
     if name in options.categorical:
-        codes, words = _words(cells, called, options.levels.get(name, ()))
-        whole = np.array([re.sub(r"^([+-]?\d+)\.0$", r"\1", word) for word in words], dtype=object)
-        # Programs write 3 as 3.0 in a column with empty cells.
-        return _category(Column(name), codes, whole if len({*whole}) == len(words) else words)
+        return _category(name, *_words(cells, called, empty))
     if name in options.ordinal or (is_category and cells.dtype.ordered):
-        levels = options.ordinal.get(name) or [_as_text(value, called) for value in cells.dtype.categories]
-        return _ordinal(name, cells, [composed(level) for level in levels], called)
+        levels = options.ordinal.get(name) or map(_as_text, cells.dtype.categories)
+        return _ordinal(name, cells, [composed(level) for level in levels], called, empty)
     if is_category:
-        return _category(Column(name), *_words(cells, called))
-    cells = _typed(cells) if cells.dtype == object else cells
+        return _category(name, *_words(cells, called, empty))
+    if cells.dtype == object:
+        kind = types.infer_dtype(cells, skipna=True)
+        # Not texts, which have a word for empty cells that pandas does not know, nor objects of several kinds, for
+        # which it has no type, and raises a TypeError for some, such as dates beside times.
+        if kind not in ("string", "empty", "mixed"):
+            cells = pd.to_numeric(cells) if kind == "decimal" else cells.convert_dtypes()
     if types.is_bool_dtype(cells):
         return Column(name, "boolean", ("false", "true")), cells.to_numpy(np.float64, na_value=np.nan)
     if types.is_numeric_dtype(cells) and not types.is_complex_dtype(cells):
         values = cells.to_numpy(np.float64, na_value=np.nan)
         if types.is_integer_dtype(cells) and np.nanmax(np.abs(values), initial=0) > _EXACT:
-            return _category(Column(name), *_words(cells, called))
-        return Column(name), values
+            return _category(name, *_words(cells, called, empty))
+        codes = as_numbers(sorted(empty), ".")
+        return Column(name), np.where(np.isin(values, codes), np.nan, values) if empty else values
     if types.is_datetime64_any_dtype(cells) or isinstance(cells.dtype, pd.PeriodDtype):
         return Column(name, "date"), _days(cells if hasattr(cells.dt, "tz") else cells.dt.to_timestamp())
     if cells.dtype.kind == "m":
         return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 3_600
-    return _of_texts(name, cells, called, options)
+    return _of_texts(name, *_words(cells, called, empty), called, options.decimal)
 
 
-def _typed(cells: pd.Series) -> pd.Series:
-    """Return Python objects as a column of pandas' type for them, where it has one."""
-    import pandas as pd
-
-    kind = pd.api.types.infer_dtype(cells, skipna=True)
-    if kind == "decimal":
-        return cells.where(cells.notna(), np.nan).astype(np.float64)
-    if kind == "timedelta":
-        return pd.Series(pd.to_timedelta(cells))
-    if kind in ("datetime", "date"):
-        return pd.Series(pd.to_datetime(cells, utc=True))
-    # Not texts, which have a word for empty cells that pandas does not know, nor objects of several kinds, for which it
-    # has no type, and raises a TypeError for some, such as dates beside times.
-    return cells if kind in ("string", "empty", "mixed") else cells.convert_dtypes()
-
-
-def _of_texts(name: str, cells: pd.Series, called: str, options: TableOptions) -> tuple[Column, Values]:
+def _of_texts(name: str, codes: Codes, words: Words, called: str, decimal: str) -> tuple[Column, Values]:
     """Return the kind of a column of texts: that of the first reading that fits all distinct ones, else a category.
 
     It is refused if two such readings differ, or one fits more than half of the distinct texts and of the cells.
     """
-    codes, words = _words(cells, called)
     if not len(words):
         return Column(name), np.full(len(codes), np.nan)
-    if (truths := _truths_in(words, options.levels.get(name, ()))) is not None:
-        return Column(name, "boolean", truths[0]), _at_codes(codes, truths[1])
-    readings = {"numbers": {sign: as_numbers(words, sign) for sign in ".,"}}
-    if all(np.isnan(values).any() for values in readings["numbers"].values()):
-        readings["percentages"] = {sign: as_numbers(words, sign, "%") / 100 for sign in ".,"}
-        readings["dates"] = {first: as_dates(words, first) for first in ("day", "month")}
-    is_read = {what: ~np.isnan(np.fmax(*by_form.values())) for what, by_form in readings.items()}
-    for what, by_form in readings.items():
+    spelt = {word.lower(): word for word in reversed(words)}
+    for no, yes in _TRUTHS:
+        if spelt.keys() == {no, yes} or (len(no) > 1 and spelt.keys() <= {no, yes}):
+            column = Column(name, "boolean", (spelt.get(no, no), spelt.get(yes, yes)))
+            return column, _at_codes(codes, [word.lower() == yes for word in words])
+    for what, read, forms in (("numbers", as_numbers, (".", ",")), ("dates", as_dates, ("day", "month"))):
+        by_form = {form: read(words, form) for form in forms}
         fitting = [values for values in by_form.values() if not np.isnan(values).any()]
         if len(fitting) == 2 and not np.array_equal(fitting[0], fitting[1]):
-            if options.decimal not in by_form:  # "auto", or what is read are dates
+            if decimal not in by_form:  # "auto", or what is read are dates
                 sign = f"{setting('decimal', '.')} if a point stands before decimals, else {setting('decimal', ',')}"
                 form = "write them as 2024-12-31, as pandas.to_datetime does with dayfirst" if what == "dates" else sign
                 raise FedkinError(f"{called} holds {what} that can be read in two ways; {form}.", public=True)
-            fitting = [by_form[options.decimal]]
+            fitting = [by_form[decimal]]
         if fitting:
             return Column(name, "date" if what == "dates" else "number"), _at_codes(codes, fitting[0])
-        wrong = np.append(~is_read[what], False)[codes]
-        if 2 * is_read[what].sum() > len(words) and 2 * wrong.sum() < (codes >= 0).sum():
-            row = int(wrong.argmax())
-            cell = next((kind[:-1] for kind, fits in is_read.items() if fits[codes[row]]), "text")
+        is_read = ~np.isnan(np.fmax(*by_form.values()))
+        wrong = np.append(~is_read, False)[codes]
+        if 2 * is_read.sum() > len(words) and 2 * wrong.sum() < (codes >= 0).sum():
             raise FedkinError(
-                f"{called} holds {what}, but a {cell} in row {row + 1:,}, and {int(wrong.sum()):,} such cells in all; "
-                "write them in one way, as 1234.5 and 2024-12-31, name cells that stand for empty ones in "
-                f"{option('na_values')}, or the column in {option('categorical')}.",
+                f"{called} holds {what}, but other texts in {int(wrong.sum()):,} cells, the first in row "
+                f"{int(wrong.argmax()) + 1:,}; write them in one way, as 1234.5 and 2024-12-31, name cells that stand "
+                f"for empty ones in {option('na_values')}, or the column in {option('categorical')}.",
                 public=f"{called} holds {what}, but other cells, too; the site's log says where.",
             )
-    return _category(Column(name), codes, words)
+    return _category(name, codes, words)
 
 
-def as_numbers(words: Sequence[str] | Words, decimal: str, unit: str = "") -> Values:
-    """Return the numbers of texts that end in `unit`, if `decimal` stands before decimals; NaN where a text is none.
+def as_numbers(words: Iterable[str], decimal: str) -> Values:
+    """Return the numbers of texts, if `decimal` stands before decimals, 58 % as 0.58; NaN where a text is none.
 
-    Numbers with leading zeros or very many digits are codes, and none.
+    Numbers with leading zeros or more than 15 digits are codes, and none.
     """
     written = str.maketrans({" ": None, "'": None, ",": None, ".": None, decimal: "."})
-    numbers = np.full(len(words), np.nan)
-    for i, word in enumerate(words):
-        text = word if word.isascii() else word.translate(_TYPOGRAPHIC)
-        if text.endswith(unit) and _FORMS[decimal].fullmatch(text := text.removesuffix(unit).rstrip()):
-            number = float(text.translate(written))
-            numbers[i] = np.nan if abs(number) > _EXACT and text.lstrip("+-").isdigit() else number
-    return numbers
+    matches = [_NUMBERS[decimal].fullmatch(word.translate(_TYPOGRAPHIC)) for word in words]
+    return np.array(
+        [float(match[1].translate(written)) / (100 if match[2] else 1) if match else np.nan for match in matches],
+        dtype=np.float64,
+    )
 
 
-def as_dates(words: Sequence[str] | Words, first: str) -> Values:
+def as_dates(words: Iterable[str], first: str) -> Values:
     """Return texts as days since 1970-01-01 in UTC, if "day" or "month" is the `first` number; NaN of what is no date.
 
     Known are ISO dates with or without a time, 31.12.2024, and 31/12/2024 or 12/31/2024.
     """
     import pandas as pd
 
-    texts: list[str | None] = []
-    for word in words:
-        if match := _YEAR_LAST.fullmatch(word):
-            day, sign, month, year, time = match.groups("")
-            day, month = (month, day) if first == "month" and sign != "." else (day, month)
-            time = "T" + re.sub(r"^(\d):", r"0\1:", time) if time else ""
-            word = f"{year}-{month:0>2}-{day:0>2}{time}"
-        texts.append(word.replace(" UTC", "Z") if _YEAR_FIRST.fullmatch(word) else None)
-    if not any(texts):
-        return np.full(len(texts), np.nan)
-    return _days(pd.Series(pd.to_datetime(pd.Series(texts, dtype=object), utc=True, errors="coerce", format="ISO8601")))
+    def year_first(match: re.Match[str]) -> str:
+        day, sign, month, year = match.groups()
+        day, month = (month, day) if first == "month" and sign != "." else (day, month)
+        return f"{year}-{month:0>2}-{day:0>2}"
 
-
-def _truths_in(words: Words, levels: Sequence[str]) -> tuple[tuple[str, str], list[bool]] | None:
-    """Return how a column writes false and true, and which of its texts are true; ``None`` if other texts are in it.
-
-    The words for false and true in `levels`, if there are any, may stand alone.
-    """
-    spelt = {word.lower(): word for word in reversed(words)}
-    if len(levels) == 2 and spelt.keys() <= {level.lower() for level in levels}:
-        return (levels[0], levels[1]), [word.lower() == levels[1].lower() for word in words]
-    for no, yes in _TRUTHS:
-        if spelt.keys() == {no, yes} or (len(no) > 1 and spelt.keys() <= {no, yes}):
-            return (spelt.get(no, no), spelt.get(yes, yes)), [word.lower() == yes for word in words]
-    return None
+    texts = pd.Series([_YEAR_LAST.sub(year_first, word) for word in words], dtype=object)
+    # pandas takes a year alone, and eight digits, for dates, too.
+    texts = texts.where(texts.str.match(r"\d{4}[./-]\d"), None)
+    return _days(pd.Series(pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")))
 
 
 # Values of columns.
 
 
-def _ordinal(name: str, cells: pd.Series, levels: Sequence[str], called: str) -> tuple[Column, Values]:
-    codes, words = _words(cells, called, levels)
+def _ordinal(
+    name: str, cells: pd.Series, levels: Sequence[str], called: str, empty: Collection[str]
+) -> tuple[Column, Values]:
+    codes, words = _words(cells, called, empty, levels)
     unknown = np.array([word not in levels for word in words] + [False])
     if unknown.any():
         where, what = f" in row {int(unknown[codes].argmax()) + 1:,}", f"{called} has a text that is none of its levels"
@@ -566,45 +453,40 @@ def _ordinal(name: str, cells: pd.Series, levels: Sequence[str], called: str) ->
     return Column(name, "ordinal", tuple(levels)), _at_codes(codes, [levels.index(word) for word in words])
 
 
-def _category(column: Column, codes: Codes, words: Words) -> tuple[Column, Values]:
+def _category(name: str, codes: Codes, words: Words) -> tuple[Column, Values]:
     categories = in_order(words)
     rank = {word: float(i) for i, word in enumerate(categories)}
-    column = replace(column, kind="category", categories=tuple(categories))
-    return column, _at_codes(codes, [rank[word] for word in words])
+    return Column(name, "category", tuple(categories)), _at_codes(codes, [rank[word] for word in words])
 
 
-def _words(cells: pd.Series, called: str, levels: Collection[str] = ()) -> tuple[Codes, Words]:
+def _words(
+    cells: pd.Series, called: str, empty: Collection[str] = (), levels: Collection[str] = ()
+) -> tuple[Codes, Words]:
     """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks.
 
-    Texts among `levels` are values whatever they are.
+    Texts of `MISSING` and `empty` stand for empty cells, but for `levels`. Whole numbers have no decimals: programs
+    write 3 as 3.0 in a column with empty cells. Raises FedkinError if cells hold several values.
     """
-    try:
+    with suppress(TypeError):  # what cannot be hashed has several
         codes, distinct = cells.factorize()
-    except TypeError:  # what cannot be hashed
-        for cell in cells.dropna():
-            _as_text(cell, called)
-        raise
-    index: dict[str, int] = {}
-    merged = np.full(len(distinct) + 1, -1)
-    for i, value in enumerate(np.asarray(distinct, dtype=object)):
-        text = composed(_as_text(value, called)).strip()
-        if text.lower() not in MISSING or text in levels:
-            merged[i] = index.setdefault(text, len(index))
-    return merged[codes], np.array(list(index), dtype=object)
+        distinct = np.asarray(distinct, dtype=object)
+        if not any(hasattr(value, "__len__") and not isinstance(value, str) for value in distinct):
+            index: dict[str, int] = {}
+            merged = np.full(len(distinct) + 1, -1)
+            for i, value in enumerate(distinct):
+                text = _as_text(value)
+                if text in levels or (text not in empty and text.lower() not in MISSING):
+                    merged[i] = index.setdefault(text, len(index))
+            return merged[codes], np.array(list(index), dtype=object)
+    raise FedkinError(
+        f"{called} holds lists or other objects, but a cell needs a number, text or date; write their parts into "
+        f"columns, or name it in {option('drop')}.",
+        public=True,
+    )
 
 
-def _as_text(value: Any, called: str) -> str:
-    """Return a value as text; floats that are integers have no decimals."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    is_name = isinstance(value, str | int | float | bool | np.generic | UUID)
-    if not is_name and not hasattr(value, "isoformat") and not hasattr(value, "closed_left"):  # dates and intervals
-        raise FedkinError(
-            f"{called} holds values of type {type(value).__name__}, but a cell needs a number, text or date; write "
-            f"their parts into columns, or name it in {option('drop')}.",
-            public=True,
-        )
-    return str(value)
+def _as_text(value: Any) -> str:
+    return re.sub(r"^([+-]?\d+)\.0$", r"\1", composed(value).strip())
 
 
 def _at_codes(codes: Codes, values: Any) -> Values:
@@ -620,23 +502,6 @@ def _days(cells: pd.Series) -> Values:
     days: Values = stamps.astype(np.int64) / 86_400_000_000
     days[np.isnat(stamps)] = np.nan
     return days
-
-
-# Names of columns that hold ids. Each client and step asks again about the names of a wide table.
-
-
-_ID_NAME = re.compile(
-    r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn|barcode|iban|phone)$|subjid$"
-    r"|^(index|number|rownames|level_\d|unnamed: 0)$"
-    r"|^(patient|subject|participant|person|respondent|case|customer|student|employee|record)(id|no|nr|number)?$"
-    r"|[^\W_][_\W](no|nr|key)$|(nummer|nr)$)|[a-z](I[dD]|No|Nr|Key)$"
-)
-
-
-@functools.lru_cache(maxsize=2**16)
-def is_called_id(name: str) -> bool:
-    """Return whether a column is called like an id or a number to call somebody by: ``patient_id``, ``phone``."""
-    return _ID_NAME.search(name) is not None
 
 
 # Arrays of any kind, and tables of numbers alone, as the tensors that clients hold.
@@ -655,13 +520,11 @@ def as_tensor(value: Any, origin: str) -> Tensor:
     or not finite.
     """
     array = _as_array(value, origin)
-    if array.ndim not in (2, 3, 4) or array.size == 0:
-        raise FedkinError(f"{origin} has shape {array.shape}, but samples need {_SHAPES}, with at least one of each.")
-    if array.ndim == 3:
-        array = array[:, None]
-    if array.ndim == 4 and array.shape[-1] in (1, 3, 4) and array.shape[1] not in (1, 3, 4):
-        shape = ", ".join(map(str, array.shape[1:]))
-        raise FedkinError(f"{origin} has shape (n, {shape}), with the channels last, but samples need {_SHAPES}.")
+    shape = array.shape
+    array = array[:, None] if array.ndim == 3 else array
+    has_channels_last = array.ndim == 4 and shape[-1] in (1, 3, 4) and array.shape[1] not in (1, 3, 4)
+    if array.ndim not in (2, 4) or array.size == 0 or has_channels_last:
+        raise FedkinError(f"{origin} has shape {shape}, but samples need {_SHAPES}, with at least one of each.")
     with np.errstate(over="ignore", under="ignore"):
         kind = np.float64 if _is_far_from_zero(array) else np.float32
         x = torch.tensor(np.ascontiguousarray(array, dtype=kind))
@@ -692,6 +555,29 @@ def _is_far_from_zero(array: npt.NDArray[Any]) -> bool:
     return bool(lost.any() and (low.min() < 0 or high.max() > 1))
 
 
+def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
+    is_other = isinstance(value, Iterator | Mapping | Set | str | bytes | None) or hasattr(value, "to_frame")
+    try:
+        if is_other or issparse(value):
+            raise TypeError
+        if isinstance(value, Tensor):
+            dense = value.detach().cpu()
+            value = (dense.float() if dense.is_floating_point() else dense).resolve_conj().resolve_neg().numpy()
+        if np.ma.is_masked(value):  # whose masked elements numpy would take for numbers
+            value = np.ma.filled(value.astype(np.float64), np.nan)
+        array = np.asarray(value)
+        if array.dtype.kind == "O" and array.size and not any(isinstance(cell, str) for cell in array.flat):
+            array = array.astype(np.float64)  # numbers among which some are None, as a DataFrame's are
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list; a sparse, quantised or nested tensor
+        raise FedkinError(
+            f"{origin} is a {type(value).__name__} that is no dense array of real numbers, with rows of one length; "
+            "give a table as a DataFrame."
+        ) from error
+    return array
+
+
 def as_dataset(
     value: Any, name: str, origin: str, label: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
@@ -712,35 +598,9 @@ def as_dataset(
 def plain_numbers(table: Table, origin: str) -> Tensor:
     """Return a table of numbers and booleans without empty cells as float32 ``(rows, columns)``.
 
-    Raises FedkinError if it holds anything else; a line for each such column.
+    Raises FedkinError if it holds anything else.
     """
-    x, problems = table.values.float(), []
-    for column, bad in zip(table.columns, (~torch.isfinite(x)).sum(0).tolist(), strict=True):
-        if bad or column.kind not in ("number", "boolean"):
-            what = f"{bad} missing or infinite values in {len(x)} rows" if bad else f"{IN_WORDS[column.kind]}"
-            problems.append(f"Column '{column.name}' of {origin} has {what}; it needs a number in each.")
-    refuse(problems)
+    x = table.values.float()
+    if any(column.kind not in ("number", "boolean") for column in table.columns) or not bool(x.isfinite().all()):
+        raise FedkinError(f"{origin} has cells that are empty or no numbers; the clients had arrays of numbers.")
     return x
-
-
-def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
-    is_other = isinstance(value, Iterator | Mapping | Set | str | bytes | None) or hasattr(value, "to_frame")
-    if is_other or issparse(value):
-        what = f"a sparse {type(value).__name__}" if issparse(value) else f"of type {type(value).__name__}"
-        raise FedkinError(f"{origin} is {what}; give its samples as an array, a list of rows or a DataFrame.")
-    try:
-        if isinstance(value, Tensor):
-            dense = value.detach().cpu()
-            value = (dense.float() if dense.is_floating_point() else dense).resolve_conj().resolve_neg().numpy()
-        if np.ma.is_masked(value):  # whose masked elements numpy would take for numbers
-            value = np.ma.filled(value.astype(np.float64), np.nan)
-        array = np.asarray(value)
-        if array.dtype.kind == "O" and array.size and not any(isinstance(cell, str) for cell in array.flat):
-            array = array.astype(np.float64)  # numbers among which some are None, as a DataFrame's are
-    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list; a sparse, quantised or nested tensor
-        raise FedkinError(f"{origin} is no dense array of numbers, with rows of one length.") from error
-    if array.dtype.kind not in "biuf":
-        raise FedkinError(
-            f"{origin} holds values of type {array.dtype}, but all must be real numbers; give a table as a DataFrame."
-        )
-    return array

@@ -19,7 +19,6 @@ from typing import Any
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.core.runner import Progress
-from fedkin.data.sources import keep_read
 from fedkin.engines.local import cores, give_back_memory, keep_freed_memory, one_thread
 from fedkin.experiment.config import config_of
 from fedkin.experiment.run import check_machine, execute, resume
@@ -135,7 +134,6 @@ def _begin_worker() -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    keep_read()
     keep_freed_memory()
 
 
