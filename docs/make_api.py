@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import fedkin
-from fedkin.estimators import ClientClusterer, SampleClusterer
+from fedkin.estimators.client_estimators import ClientClusterer
+from fedkin.estimators.sample_estimators import SampleClusterer
 from fedkin.experiment import registry
 
 _API = Path(__file__).parent / "api"

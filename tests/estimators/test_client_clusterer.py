@@ -13,9 +13,10 @@ from sklearn.datasets import load_digits
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.options import TableOptions
-from fedkin.estimators import ClientClusterer, SampleClusterer
+from fedkin.estimators.client_estimators import ClientClusterer
 from fedkin.estimators.clients import read_labelled_clients
 from fedkin.estimators.estimator import Estimator
+from fedkin.estimators.sample_estimators import SampleClusterer
 from fedkin.experiment import registry
 
 X, Y = load_digits(return_X_y=True)

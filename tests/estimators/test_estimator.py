@@ -16,8 +16,8 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators import SampleClusterer
 from fedkin.estimators.estimator import common_options
+from fedkin.estimators.sample_estimators import SampleClusterer
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]

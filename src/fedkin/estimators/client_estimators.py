@@ -191,21 +191,14 @@ class Embedding(ClientClusterer, method="embedding"):
     ----------
     embeddings_ : ndarray of uint8, (n_clients, n_bits)
         Last message of each client, as it was sent, flips included. With sums it is float32: for each class the sum and
-        half the count.
-    epsilon_ : float
-        Epsilon of a whole message (an upper bound) by pure differential privacy; infinite without flips. With sums, the
-        epsilon of one sample, with `delta`. Training, also that of the encoder, is not covered.
-    separable_ : bool
-        Whether messages show clusters; if not, all clients are in one.
+        half the count. What they cost, and whether they show clusters, is under ``clustering`` in `records_`.
     """
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
     ) -> None:
         super()._take(method, fed, state, result, clients)
-        clustering = next(entry["clustering"] for entry in self.records_ if "clustering" in entry)
         self.embeddings_ = state.messages.numpy().copy()
-        self.epsilon_, self.separable_ = float(clustering["epsilon"]), bool(clustering["separable"])
 
 
 class LADD(ClientClusterer, method="ladd"):

@@ -180,8 +180,7 @@ def map_clients(data: Any, function: Callable[[Any, str], Any], subject: str) ->
     clients = forms.split_clients(data)
     if clients is None:
         return function(data, subject)
-    called = {key: f"Client '{key}'" if isinstance(key, str) else f"Client {key}" for key in clients}
-    results = [function(x, called[key]) for key, x in clients.items()]
+    results = [function(x, f"Client {key!r}") for key, x in clients.items()]
     if not all(isinstance(key, str) for key in clients):
         return results
     return dict(zip(data if isinstance(data, Mapping) else clients, results, strict=True))
@@ -237,6 +236,3 @@ class ByClient(list[Any]):
     def items(self) -> Iterable[tuple[str, Any]]:
         """Return pairs of name and item."""
         return zip(self.names, self, strict=True)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ByClient, (list(self), self.names)

@@ -24,7 +24,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, Record, runner
 from fedkin.core.client_array import ClientArray
 from fedkin.core.device import device_named, on
-from fedkin.core.errors import PYTHON, FedkinWarning, at_door, listing, nearest, suggestion
+from fedkin.core.errors import PYTHON, FedkinWarning, at_door, listing, suggestion
 from fedkin.core.method import Option, check_class, options_of, section_entries
 from fedkin.core.runner import Callback
 from fedkin.data.inputs import client_input
@@ -41,7 +41,6 @@ from fedkin.experiment.terminal import Bar, Quiet, fewer_clusters
 from fedkin.features.encoders import Encoder
 from fedkin.report.figures import PagePart, PageView
 from fedkin.report.numbers import pluralize
-from fedkin.report.words import cluster_title, sentences
 
 if TYPE_CHECKING:
     from fedkin.report.plots import Plot
@@ -304,16 +303,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.two_d_array = False
         return tags
 
-    def __getattr__(self, name: str) -> Any:
-        """Name what is meant by an attribute of another library's; only what there is not comes here."""
-        public = [each for each in dir(type(self)) if not each.startswith("_")]
-        if name in public or name.startswith("_"):  # a property of it raised, whose words are better
-            return object.__getattribute__(self, name)
-        near = nearest(name, [*public, *(each for each in vars(self) if each.endswith("_"))])
-        before = " before fit" if name.endswith("_") and "result_" not in vars(self) else ""
-        instead = f"; there is {near}" if near and not before else ""
-        raise AttributeError(f"{type(self).__name__} has no attribute '{name}'{before}{instead}.")
-
     def to_frame(self) -> pd.DataFrame:
         """Return the clusters as a table, whose ``to_excel`` and ``to_csv`` are pandas'.
 
@@ -327,11 +316,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         names = [self.cluster_names_.get(cluster, "") for cluster in frame["cluster"]]
         frame.insert(frame.columns.get_loc("cluster") + 1, "name", names)
         return frame
-
-    def summary(self) -> str:
-        """Return the clusters as text: their number, then a line for each with what is known of it."""
-        check_is_fitted(self, "result_")
-        return "\n".join([f"{self._title()}.", *self._lines()])
 
     def plot(self, kind: str = "all") -> Plot:
         """Return figures of the clusters, which a notebook shows and ``save`` writes as a page.
@@ -353,7 +337,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             parts.insert(1, drawn)
         shown = [part for part in parts if kind in ("all", _KINDS[part.anchor])]
         if not shown:
-            kinds = [*dict.fromkeys(_KINDS[part.anchor] for part in parts), *["map"] * hasattr(self, "_mapped")]
+            kinds = [
+                *dict.fromkeys(_KINDS[part.anchor] for part in parts),
+                *["map"] * bool(getattr(self, "_mapped", None)),
+            ]
             raise FedkinError(f"This model has no plot {kind!r}; there are {listing(kinds)}.")
         return Plot(dataclasses.replace(view, parts=shown), self.cluster_names_)
 
@@ -374,7 +361,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             lines.append({**shown, "answered": answered, "values": values, "metrics": metrics})
         population = Population(self._counted(), None, [], names=self.client_names_)
         profile = getattr(self, "_profile", None)
-        title, figures = self._title(), self._method.figures(lines)
+        frame, clients = self._members(), pluralize(len(self.client_names_), "client")
+        of = f"{pluralize(len(frame), 'sample')} of {clients}" if "sample" in frame else clients
+        title = f"{type(self).__name__}: {pluralize(self.n_clusters_, 'cluster')} of {of}"
+        figures = self._method.figures(lines)
         return page_of_fit(title, figures, lines, population, self.preparation_, profile)
 
     def _counted(self) -> list[Client]:
@@ -383,30 +373,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _members(self) -> pd.DataFrame:
         raise NotImplementedError
-
-    def _title(self) -> str:
-        frame = self._members()
-        clients = pluralize(len(self.client_names_), "client")
-        of = f"{pluralize(len(frame), 'sample')} of {clients}" if "sample" in frame else clients
-        return f"{type(self).__name__}: {pluralize(self.n_clusters_, 'cluster')} of {of}"
-
-    def _lines(self) -> list[str]:
-        """Return a sentence on each cluster that has members: from the profile, or on its members."""
-        profile, frame = getattr(self, "_profile", None), self._members()
-        sizes = frame.loc[frame["cluster"] >= 0, "cluster"].value_counts().sort_index()
-        names = self.cluster_names_
-        spoken = [] if profile is None else sentences(profile, self.client_names_, cluster_names=names)
-        lines = []
-        for cluster, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True):
-            if cluster < len(spoken):
-                text = spoken[cluster]
-            elif "sample" in frame:
-                text = f"{cluster_title(cluster, names)}: {pluralize(size, 'sample')}."
-            else:
-                members = frame.loc[frame["cluster"] == cluster, "client"].tolist()
-                text = f"{cluster_title(cluster, names)}: {pluralize(size, 'client')}: {listing(members, 10)}."
-            lines.append(text)
-        return lines
 
 
 def _warn(*sentences: str) -> None:
@@ -468,7 +434,7 @@ def _initialiser(estimator: str, options: Sequence[Option]) -> Any:
     def __init__(self: Any, **parameters: Any) -> None:  # noqa: N807
         for name in parameters:
             if name not in defaults:
-                raise TypeError(_no_parameter(estimator, name, defaults))
+                raise TypeError(f"{estimator} has no parameter '{name}'; {suggestion(name, defaults)}")
         vars(self).update(copy.deepcopy(defaults) | parameters)  # a list is no two estimators' at once
 
     keywords = [
@@ -479,11 +445,6 @@ def _initialiser(estimator: str, options: Sequence[Option]) -> Any:
     __init__.__signature__ = inspect.Signature([instance, *keywords], return_annotation=None)  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{estimator}.__init__"
     return __init__
-
-
-def _no_parameter(estimator: str, name: str, parameters: Iterable[str]) -> str:
-    """Write the error about an unknown parameter, which suggests a similar one."""
-    return f"{estimator} has no parameter '{name}'; {suggestion(name, parameters)}"
 
 
 def _documented(text: str, options: Sequence[Option], bases: Iterable[str]) -> str:

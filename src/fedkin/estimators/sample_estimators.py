@@ -210,17 +210,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         self._profile = None if encoding is None or private else profile_clusters(fed, encoding, *how)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
         self._number(labels, memberships, fed)
-        taking_part = [client for client in clients if client.id not in absent]
+        taking_part = [client for client in clients if client.id not in absent and array is None]
         most = max(200, 8_000_000 // max(1, math.prod(self.preparation_.shape)))  # 32 MB, of images, too
         rows = some_rows(list(map(len, taking_part)), min(MAX_POINTS, most))
         self._mapped = [(client.id, taken, client.x[taken]) for client, taken in zip(taking_part, rows, strict=True)]
-        if array is not None:
-            holders = torch.searchsorted(array.offsets, rows[0], right=True) - 1
-            starts = array.offsets[holders]
-            self._mapped = [
-                (i, (rows[0] - starts)[holders == i], array.encode(array.rows[rows[0][holders == i]]))
-                for i in holders.unique().tolist()
-            ]
         # Empty cells of new rows are imputed by the clusters' means.
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)

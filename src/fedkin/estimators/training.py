@@ -11,7 +11,7 @@ import inspect
 import secrets
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from weakref import WeakValueDictionary, finalize
 
 from torch import Tensor, nn
@@ -40,9 +40,6 @@ class Registered:
         registry = modules if kind == "network" else extractors
         registry.register(self.name, value)
         finalize(self, registry.forget, self.name)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, self._arguments
