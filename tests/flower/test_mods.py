@@ -51,5 +51,5 @@ def test_noise_at_the_nodes_goes_into_the_clusters_models():
 )
 def test_flowers_wrappers_are_refused_with_the_reason(wrapper):
     wrapped = wrapper(flower.OCFLStrategy(), noise_multiplier=1.0, clipping_norm=1.0, num_sampled_clients=6)
-    with pytest.raises(FedkinError, match=r"no other strategy can wrap it.*neither the choice of clusters nor means"):
+    with pytest.raises(FedkinError, match=r"no other strategy can wrap it.*add LocalDpMod"):
         start(wrapped, grid())

@@ -42,7 +42,7 @@ class ArrayLayout:
         for name, array in record.items():
             numbers = _numbers_in(array)
             if isinstance(numbers, str):
-                raise FedkinError(f"Array '{name}' of initial_arrays holds {numbers}; real numbers are needed.")
+                raise FedkinError(f"Array '{name}' of initial_arrays {numbers}; real numbers are needed.")
             arrays.append(numbers)
         layout = cls(tuple(record), tuple(each.shape for each in arrays), tuple(str(each.dtype) for each in arrays))
         if _PARAMETER not in layout._kinds():
@@ -56,15 +56,10 @@ class ArrayLayout:
             return f"array '{odd}' is {'unknown' if odd in record else 'absent'}"
         parts: list[Tensor] = []
         for name, shape in zip(self.names, self.shapes, strict=True):
-            array: Array | NDArray[np.generic] = record[name]
-            if _fits(array, shape):  # as it says itself; else it is not even opened
-                numbers = _numbers_in(record[name])
-                if isinstance(numbers, str):
-                    return f"array '{name}' holds {numbers}"
-                array = numbers
-            if not isinstance(array, np.ndarray) or not _fits(array, shape):
-                return f"array '{name}' is {array.dtype} of shape {tuple(array.shape)} where {shape} was expected"
-            parts.append(torch.from_numpy(array.astype(np.float32).reshape(-1)))
+            numbers = _numbers_in(record[name], shape)
+            if isinstance(numbers, str):
+                return f"array '{name}' {numbers}"
+            parts.append(torch.from_numpy(numbers.astype(np.float32).reshape(-1)))
         return torch.cat([parts[i] for i in self._order()])
 
     def record(self, vector: Tensor) -> ArrayRecord:
@@ -74,12 +69,6 @@ class ArrayLayout:
             rounded = part if np.dtype(self.types[i]).kind == "f" else part.round()
             arrays[i] = Array(np.asarray(rounded.numpy(), self.types[i]))
         return ArrayRecord({name: arrays[i] for i, name in enumerate(self.names)})
-
-    def as_sent(self, vector: Tensor) -> Tensor:
-        """Return `vector` as a client app receives it, rounded to types that are narrower than float32."""
-        back = self.vector(self.record(vector))
-        assert isinstance(back, Tensor)
-        return back
 
     def module(self, vector: Tensor, classes: int) -> nn.Module:
         """Build a module whose parameters and buffers are those of `vector`, and whose logits are zeros."""
@@ -138,20 +127,15 @@ def registered_model(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
         forget(name)
 
 
-def _numbers_in(array: Array) -> NDArray[np.generic] | str:
-    """Return the real numbers of `array`, never unpickled, or a description of its other content."""
+def _numbers_in(array: Array, shape: tuple[int, ...] | None = None) -> NDArray[np.generic] | str:
+    """Return the real numbers of `array`, of this shape or any, never unpickled; or what is wrong with it."""
+    expected = tuple(array.shape) if shape is None else shape
+    wrong = f"is {array.dtype} of shape {tuple(array.shape)} where {expected} was expected"
     try:
+        if np.dtype(array.dtype).kind not in "fiub" or tuple(array.shape) != expected:
+            return wrong  # as it says itself: it is not even opened
         numbers = array.numpy()
     except Exception as error:  # bytes from elsewhere, which NumPy may take for any of its formats
-        return f"something unreadable ({in_short(error)})"
-    if not isinstance(numbers, np.ndarray):
-        return "something else than one array"
-    return numbers if _fits(numbers, numbers.shape) else f"numbers of type {numbers.dtype}"
-
-
-def _fits(array: Array | NDArray[np.generic], shape: tuple[int, ...]) -> bool:
-    """Return whether an array says that it is of real numbers and of this shape."""
-    try:
-        return np.dtype(array.dtype).kind in "fiub" and tuple(array.shape) == shape
-    except Exception:  # a name of a type from elsewhere
-        return False
+        return f"holds something unreadable ({in_short(error)})"
+    fits = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fiub" and numbers.shape == expected
+    return numbers if fits else "holds something else than it says"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import torch
 from annotated_types import Ge, Interval, MinLen
@@ -211,7 +211,7 @@ class GridFederation(Federation):
         sent: dict[int, Tensor] = {}  # as the client app had them, by the place of the model in memory
         for key, start in models.items():
             if start.data_ptr() not in sent:
-                sent[start.data_ptr()] = self.layout.as_sent(start)
+                sent[start.data_ptr()] = cast(Tensor, self.layout.vector(self.layout.record(start)))
             yield key, self._update(key[0], replies.pop(key), sent[start.data_ptr()])
 
     def _update(self, client: int, reply: RecordDict | Failure, start: Tensor) -> Payload | str:
@@ -323,11 +323,8 @@ def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dic
 
 def _failure(reply: Message) -> Failure:
     """Return why a node could not do its task, in one line."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", reply.error.reason or "")
-    # A simulation reports Ray's traceback, coloured, and the app's own message behind these words of Flower's.
-    _, is_simulated, message = text.rpartition("Exception ClientAppException occurred. Message: ")
-    text = message.removesuffix("'>") if is_simulated else text
-    reason = " ".join(text.split())[:300] or "no reason given"  # a line of a log
+    text = re.sub(r"\x1b\[[0-9;]*m", "", reply.error.reason or "")  # a simulation's is coloured
+    reason = " ".join(text.split())[-300:] or "no reason given"  # a line of a log; Ray's traceback ends with the reason
     is_app = reply.error.code in (0, 2)  # Flower's codes of errors in the client app: unknown, and raised
     return Failure("failed" if is_app else "absent", f"error {reply.error.code}: {reason}")
 

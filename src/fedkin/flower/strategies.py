@@ -1,27 +1,30 @@
-"""Flower strategies: their base, the rounds of a run with evaluation and log as in Flower's, and one per method."""
+"""Flower strategies: their base and result, rounds with evaluation and log as in Flower's, and one per method."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import torch
 from flwr.app import ArrayRecord, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import Result, Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
+from safetensors.numpy import save
 from torch import Tensor
 
 from fedkin.core import FedkinError, Record
 from fedkin.core.errors import suggestion
-from fedkin.core.files import folder_lock
+from fedkin.core.files import folder_lock, write_atomically
 from fedkin.core.method import display_name, options_of
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.runner import RecordLine, Runner, Timing
@@ -29,17 +32,21 @@ from fedkin.experiment.config import checked_method
 from fedkin.experiment.registry import resolve
 from fedkin.experiment.run_folder import load_checkpoint, restore_checkpoint, snapshot
 from fedkin.flower.array_layout import ArrayLayout, registered_model
-from fedkin.flower.grid_federation import Aggregate, Config, GridFederation, StrategyOptions
-from fedkin.flower.result import ClusterResult
+from fedkin.flower.grid_federation import Aggregate, Config, GridFederation, Name, StrategyOptions
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 from fedkin.nn.modules import Classifier
+from fedkin.report.figures import Figure
 from fedkin.report.numbers import pluralize
+from fedkin.report.page import write_page
+from fedkin.report.run_page import page_of_rounds
 
 PATIENCE = 1.0
 """Seconds between two looks at who is connected."""
 CHECKPOINT, MODELS, REPORT = "checkpoint.safetensors", "models", "report.html"
 """What the folder of a run holds."""
 OPTIONS = {option.name: option.default for option in dataclasses.fields(StrategyOptions)}
+_KEPT = ("rounds", "lines", "means", "evaluated")
+"""What a checkpoint has of a `RoundRunner`, beside the method's state."""
 NOT_HERE = ("module", "rounds", "participation")
 """Hyper-parameters that the arguments of `ClusterStrategy.start`, or `StrategyOptions`, take the place of."""
 TRAINING = (
@@ -48,6 +55,87 @@ TRAINING = (
 """How clients train, which is the client app's own."""
 
 log = logging.getLogger("flwr")
+
+
+@dataclass(repr=False)
+class ClusterResult(Result):
+    """Clusters of nodes and their models; where one model is expected, it is that of the largest cluster.
+
+    Attributes
+    ----------
+    arrays : ArrayRecord
+        The largest cluster's model.
+    arrays_by_cluster : list of ArrayRecord
+        One for each cluster.
+    clusters : dict of Name to int
+        Cluster of each node; a node whose cluster is not known, because it never replied, is absent. Nodes are called
+        by their node ids here and below; with ``names=True`` by their names, which in a simulation are partitions.
+    nodes : list of Name
+        Nodes in the order in which `records` number them.
+    records : list of dict
+        One for each step, as in ``records.jsonl`` of a run: ``answered`` and ``missing``, and why; ``sent`` and
+        ``received``, bytes of arrays and numbers so far; and ``values`` that the method reports, with the ``round``, 0
+        before training. Clients are numbers in `nodes`.
+    evaluate_metrics_by_node : dict of int to dict of Name to MetricRecord
+        By round and node: metrics of its own cluster's model, of the nodes that evaluated.
+    method : str
+        The method's name.
+    figures : function
+        Describes from records what else a page shows, see `fedkin.core.Method.figures`.
+    """
+
+    arrays_by_cluster: list[ArrayRecord] = field(default_factory=list)
+    clusters: dict[Name, int] = field(default_factory=dict)
+    nodes: list[Name] = field(default_factory=list)
+    records: list[RecordLine] = field(default_factory=list)
+    evaluate_metrics_by_node: dict[int, dict[Name, MetricRecord]] = field(default_factory=dict)
+    method: str = ""
+    figures: Callable[[Sequence[RecordLine]], Sequence[Figure]] = lambda records: ()
+
+    def members(self, cluster: int) -> list[Name]:
+        """Return the nodes in `cluster`, in order."""
+        nodes = (node for node, its in self.clusters.items() if its == cluster)
+        return sorted(nodes, key=lambda node: (isinstance(node, str), node))
+
+    def arrays_of(self, node: Name) -> ArrayRecord:
+        """Return the model for `node`: its cluster's, or the largest cluster's if that is unknown."""
+        return self.arrays_by_cluster[self.clusters[node]] if node in self.clusters else self.arrays
+
+    def save(self, folder: str | Path) -> None:
+        """Write models as ``cluster-<k>.safetensors``, and the nodes of each in ``clusters.json``.
+
+        Files of clusters from an earlier `save` that no longer exist are removed.
+
+        Raises
+        ------
+        FedkinError
+            If the folder cannot be written.
+        """
+        folder = Path(folder)
+        clusters = {f"cluster-{k}.safetensors": arrays for k, arrays in enumerate(self.arrays_by_cluster)}
+        for name, arrays in clusters.items():
+            write_atomically(folder / name, save({key: array.numpy() for key, array in arrays.items()}))
+        index = {"clusters": [{"model": name, "nodes": self.members(k)} for k, name in enumerate(clusters)]}
+        write_atomically(folder / "clusters.json", json.dumps(index, indent=2) + "\n")
+        for path in set(folder.glob("cluster-*.safetensors")) - {folder / name for name in clusters}:
+            path.unlink()
+
+    def report(self, path: str | Path) -> None:
+        """Write an HTML page of the run: clusters of nodes over rounds, their accuracy, and missing nodes.
+
+        Raises
+        ------
+        FedkinError
+            If it cannot be written.
+        """
+        names = [f"node {name}" for name in self.nodes]
+        page = page_of_rounds(f"{self.method} on Flower", self.figures(self.records), self.records, names)
+        write_page(Path(path), page)
+
+    def __repr__(self) -> str:
+        """Return the clusters, followed by Flower's own representation of a result."""
+        sizes = {f"cluster {k}": f"{len(self.members(k))} nodes" for k in range(len(self.arrays_by_cluster))}
+        return f"{sizes}\n{super().__repr__()}"
 
 
 class ClusterStrategy(Strategy):
@@ -117,9 +205,8 @@ class ClusterStrategy(Strategy):
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise FedkinError(
-            f"{type(self).__name__} has a model for every cluster, so no other strategy can wrap it; call its start(). "
-            "Flower's differential privacy at the server protects the mean of one model, but neither the choice of "
-            "clusters nor means of a few nodes; add LocalDpMod to the client app instead."
+            f"{type(self).__name__} has a model for every cluster, so no other strategy can wrap it; call its start(), "
+            "and for differential privacy add LocalDpMod to the client app."
         )
 
     configure_train = aggregate_train = configure_evaluate = aggregate_evaluate = _refuse
@@ -207,10 +294,8 @@ class ClusterStrategy(Strategy):
             configs = {MessageType.TRAIN: train_config or {}, MessageType.EVALUATE: evaluate_config or {}}
             result = rounds.run(grid, configs, math.inf if timeout is None else float(timeout), models)
             if path is not None:
-                result.report(path / REPORT, self.app_options.eval_accuracy_key)
+                result.report(path / REPORT)
         log.info("Strategy execution finished in %.2fs", time.monotonic() - began)
-        for line in str(result).splitlines():
-            log.info("\t%s", line)
         return result
 
 
@@ -248,11 +333,13 @@ class RoundRunner(Runner):
     ----------
     rounds : int
         Rounds of training so far.
-    records : list of dict
-        As in `ClusterResult`; clients are numbers.
-    metrics : list of (str, int, int or None, dict)
-        What was measured, ``"trained"``, ``"evaluated"`` or ``"evaluated here"``, the last by the server; the round;
-        the client, or ``None`` for a mean; and the metrics.
+    lines : list of dict
+        One for each step, as in ``records.jsonl``, with labels of all seats.
+    means : list of (str, int, dict)
+        Means over clients: of what, ``"trained"``, ``"evaluated"`` or ``"evaluated here"``, the last by the server; the
+        round; and the metrics.
+    evaluated : list of (int, int, dict)
+        Metrics by round and client.
     """
 
     method: ClientMethod
@@ -265,8 +352,9 @@ class RoundRunner(Runner):
         self.strategy, self.options, self.layout = strategy, strategy.app_options, layout
         self.module, self.num_rounds, self.folder = module, num_rounds, folder
         self.rounds = 0
-        self.records: list[dict[str, Any]] = []
-        self.metrics: list[tuple[str, int, int | None, dict[str, Any]]] = []
+        self.lines: list[RecordLine] = []
+        self.means: list[tuple[str, int, dict[str, Any]]] = []
+        self.evaluated: list[tuple[int, int, dict[str, Any]]] = []
         # A run resumes only with the settings that it began with.
         settings = {
             "strategy": type(strategy).__name__,
@@ -303,10 +391,8 @@ class RoundRunner(Runner):
             self._gather()
             return self._result(self.steps(self.keep(self.strategy.begin(fed, self.method, models), {}, None)))
         state: ClientMethodState = restore_checkpoint(fed, self.method.state_type, self.last)
-        self.rounds, self.records = self.last["rounds"], self.last["records"]
-        self.metrics = [tuple(entry) for entry in self.last["metrics"]]
-        for record in self.records:  # JSON has made texts of the clients
-            record["missing"] = {int(client): reason for client, reason in record["missing"].items()}
+        for name in _KEPT:
+            setattr(self, name, self.last[name])
         log.info("Resuming after round %d of %d", self.rounds, self.num_rounds)
         # The model is registered under another name in every process.
         return self._result(self.steps(dataclasses.replace(state, module={**state.module, "name": self.module})))
@@ -321,24 +407,30 @@ class RoundRunner(Runner):
         self.fed.round, self.fed.trained, self.fed.has_losses = self.rounds + 1, {}, True
 
     def judge(self, state: ClientMethodState, record: Record | None) -> Mapping[str, Any]:
-        """Log a step, and evaluate the models where it was a round; the metrics are in the log alone."""
+        """Log a step, and evaluate the models where it was a round; return the accuracies of clients."""
         assert record is not None
         trains = record.values.get("phase", "training") in ("training", "warm-up")
         self.rounds += trains
-        self._note(record, self.rounds if trains else 0)
-        if trains:
-            losses = record.values["losses"]  # a client that trained may be missing in another exchange of the step
-            used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in losses}
-            self._measure("trained", self.options.train_metrics_aggr_fn, used)
-            self._evaluate(state)
-        self.records[-1] |= {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
-        return {}
+        losses = record.values.get("losses", {})  # a client that trained may be missing in another exchange of the step
+        record.values["round"] = self.rounds if trains else 0
+        if not self.fed.has_losses:
+            del record.values["loss"], record.values["losses"]
+        self._log(record)
+        if not trains:
+            return {}
+        used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in losses}
+        self._average("trained", self.options.train_metrics_aggr_fn, used)
+        metrics = self._evaluate(state)
+        accuracies = [metrics.get(i, {}).get(self.options.eval_accuracy_key) for i in self.fed.ids]
+        sound = [value if isinstance(value, int | float) and 0 <= value <= 1 else None for value in accuracies]
+        return {"client_accuracy": sound} if any(value is not None for value in sound) else {}
 
     def keep(self, state: ClientMethodState, timing: Timing, line: RecordLine | None) -> ClientMethodState:
         """Write the clusters' models, then a checkpoint, if there is a folder for them; return the state."""
+        self.lines += [] if line is None else [line]
         if self.folder is not None:
             self._result(state).save(self.folder / MODELS)
-            tree = {"rounds": self.rounds, "records": self.records, "metrics": self.metrics, "facts": self.facts}
+            tree = {name: getattr(self, name) for name in _KEPT} | {"facts": self.facts}
             tree |= {**snapshot(self.fed, state), "names": list(self.fed.names)}
             save_tree(self.folder / CHECKPOINT, owned(tree))
         return state
@@ -361,15 +453,9 @@ class RoundRunner(Runner):
             log.info("Waiting for nodes that take part: none of those connected does.")
             time.sleep(PATIENCE)
 
-    def _note(self, record: Record, number: int) -> None:
-        """Store a step's record, and log it."""
-        values = dict(record.values)
-        if "labels" in values:  # which also has seats of those that may still come
-            values["labels"] = values["labels"][: len(self.fed.names)]
-        if not self.fed.has_losses:
-            del values["loss"], values["losses"]
-        missing = record.missing | self.fed.dropped
-        self.records.append({"round": number, "answered": record.answered, "missing": missing, **values})
+    def _log(self, record: Record) -> None:
+        values, missing = record.values, record.missing | self.fed.dropped
+        number = values["round"]
         log.info("[ROUND %d/%d] %s", number, self.num_rounds, "" if number else values.get("phase", ""))
         log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(missing))
         for client, reason in missing.items():
@@ -377,35 +463,37 @@ class RoundRunner(Runner):
         sizes = ", ".join(map(str, values["sizes"]))
         log.info("\t├──> %s of %s nodes", pluralize(values["clusters"], "cluster"), sizes or "no")
 
-    def _measure(self, what: str, aggregate: Aggregate | None, metrics: Mapping[int, MetricRecord]) -> None:
-        """Store the metrics of clients, and their weighted mean unless their names differ."""
-        self.metrics += [(what, self.rounds, client, dict(each)) for client, each in metrics.items()]
+    def _average(self, what: str, aggregate: Aggregate | None, metrics: Mapping[int, MetricRecord]) -> None:
+        """Store and log the weighted mean of clients' metrics, unless their names differ."""
         names = {frozenset(record) for record in metrics.values()}
         if len(names) == 1:
             records = [RecordDict({"metrics": record}) for record in metrics.values()]
             total = dict((aggregate or aggregate_metricrecords)(records, self.options.weighted_by_key))
             log.info("\t├──> %s: %s", what.capitalize(), total)
-            self.metrics.append((what, self.rounds, None, total))
+            self.means.append((what, self.rounds, total))
         elif names:
             log.warning("Nodes replied with different metrics, which are not averaged.")
 
-    def _evaluate(self, state: ClientMethodState) -> None:
-        """Evaluate cluster models at sampled nodes, and the largest cluster's model at the server."""
+    def _evaluate(self, state: ClientMethodState) -> dict[int, dict[str, Any]]:
+        """Evaluate cluster models at sampled nodes, whose metrics are returned, and the largest one's at the server."""
         labels = state.labels.tolist()
         placed = [client for client in self.fed.present if labels[client] >= 0]
         fewest = self.options.min_evaluate_nodes if self.options.fraction_evaluate else 0
         count = max(int(self.options.fraction_evaluate * len(placed)), fewest)
         drawn = torch.randperm(len(placed), generator=self.fed.rng("evaluate", self.rounds))[:count]
         metrics = self.fed.evaluate({placed[i]: state.models[labels[placed[i]]] for i in sorted(drawn.tolist())})
-        self._measure("evaluated", self.options.evaluate_metrics_aggr_fn, metrics)
+        self._average("evaluated", self.options.evaluate_metrics_aggr_fn, metrics)
         self._evaluate_here(self.rounds, state.models[self._largest(state)])
+        by_client = {client: dict(record) for client, record in metrics.items()}
+        self.evaluated += [(self.rounds, client, record) for client, record in by_client.items()]
+        return by_client
 
     def _evaluate_here(self, number: int, model: Tensor) -> None:
         if self.evaluate_fn is None or (metrics := self.evaluate_fn(number, self.layout.record(model))) is None:
             return
         if not isinstance(metrics, MetricRecord):
             raise FedkinError(f"evaluate_fn returned {type(metrics).__name__}, which is no MetricRecord.")
-        self.metrics.append(("evaluated here", number, None, dict(metrics)))
+        self.means.append(("evaluated here", number, dict(metrics)))
         log.info("\t├──> Evaluation at the server: %s", dict(metrics))
 
     def _largest(self, state: ClientMethodState) -> int:
@@ -413,44 +501,38 @@ class RoundRunner(Runner):
         labels = state.labels[: len(self.fed.names)]
         return int(labels[labels >= 0].bincount(minlength=len(state.models)).argmax())
 
-    def _measured(self, what: str) -> dict[int, dict[int | None, MetricRecord]]:
-        """Return metrics by round and client, with means under ``None``."""
-        by_round: dict[int, dict[int | None, MetricRecord]] = {}
-        for kind, number, part, values in self.metrics:
-            if kind == what:
-                by_round.setdefault(number, {})[part] = MetricRecord(values)
-        return by_round
-
     def _result(self, state: ClientMethodState) -> ClusterResult:
         """Build the result from the method's clusters and models, and what was measured."""
         result: dict[str, Any] = self.method.result(state)
         names, models = self.fed.names, [self.layout.record(model) for model in result["models"]]
-        trained, evaluated = self._measured("trained"), self._measured("evaluated")
+        by_node: dict[int, dict[Name, MetricRecord]] = {}
+        for number, client, metrics in self.evaluated:
+            by_node.setdefault(number, {})[names[client]] = MetricRecord(metrics)
+        trained, evaluated, here = (
+            {number: MetricRecord(metrics) for what, number, metrics in self.means if what == kind}
+            for kind in ("trained", "evaluated", "evaluated here")
+        )
         return ClusterResult(
             arrays=models[self._largest(state)],
-            train_metrics_clientapp=_means(trained),
-            evaluate_metrics_clientapp=_means(evaluated),
-            evaluate_metrics_serverapp=_means(self._measured("evaluated here")),
+            train_metrics_clientapp=trained,
+            evaluate_metrics_clientapp=evaluated,
+            evaluate_metrics_serverapp=here,
             arrays_by_cluster=models,
             clusters={
                 name: cluster for name, cluster in zip(names, result["labels"].tolist(), strict=False) if cluster >= 0
             },
             nodes=list(names),
-            records=list(self.records),
-            evaluate_metrics_by_node={
-                number: {names[i]: metrics for i, metrics in parts.items() if i is not None}
-                for number, parts in evaluated.items()
-            },
-            train_metrics_by_node={
-                names[i]: metrics for parts in trained.values() for i, metrics in parts.items() if i is not None
-            },
+            records=[_of_nodes(line, len(names)) for line in self.lines],
+            evaluate_metrics_by_node=by_node,
             method=display_name(type(self.method)),
             figures=self.method.figures,
         )
 
 
-def _means(by_round: Mapping[int, Mapping[int | None, MetricRecord]]) -> dict[int, MetricRecord]:
-    return {number: parts[None] for number, parts in by_round.items() if None in parts}
+def _of_nodes(line: RecordLine, count: int) -> RecordLine:
+    """Return a line without the seats of nodes that have not come."""
+    values = line["values"] | {"labels": line["values"]["labels"][:count]}
+    return {**line, "values": values, "metrics": {name: each[:count] for name, each in line["metrics"].items()}}
 
 
 # Strategies by name: each runs a method of `fedkin.methods.clients`.
