@@ -69,8 +69,8 @@ def test_another_unit_is_found_where_ranges_overlap_at_half_of_the_clients_and_o
 @pytest.mark.parametrize("low", [-1e300, 0.0, 5e-324])
 @pytest.mark.parametrize("high", [1e-300, 1.0, 1.7e308])
 def test_no_number_that_a_client_sends_stops_the_checks(low, high):
-    sent = (torch.tensor([value], dtype=torch.float64) for value in (9.0, 9.0, low, high, high, 1.7e308))
-    moments = moments_of(*sent)
+    sent = torch.tensor([[9.0], [9.0], [low], [high]], dtype=torch.float64)
+    moments = moments_of(sent, sent[3], torch.tensor([1.7e308], dtype=torch.float64))
     check_columns([Column("x")], {}, moments={"a": moments, "b": moments})
 
 

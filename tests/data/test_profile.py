@@ -63,7 +63,7 @@ def test_centres_are_within_limits():
     high = torch.full_like(encoding.fill, 1e9).index_fill(0, torch.tensor([0]), 999.0)
     limit = float((999.0 - encoding.mean[0]) / encoding.scale[0])
     assert (profile.centres(encoding)[:, 0] > limit).all()
-    limited = dataclasses.replace(encoding, low=-high, high=high, middle=0 * high, unit=0 * high)
+    limited = dataclasses.replace(encoding, limits=torch.stack([-high, high, 0 * high, 0 * high]))
     assert profile.centres(limited)[:, 0].tolist() == pytest.approx([limit] * 2)
 
 

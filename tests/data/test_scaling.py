@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import fedkin
 from fedkin.core import Client, FedkinError
-from fedkin.core.client import Table
 from fedkin.data.encoding import Encoding, fit_encoding
 from fedkin.data.inputs import ClientFiles
 from fedkin.data.options import TableOptions
@@ -38,7 +37,7 @@ def test_one_far_value_counts_as_a_limit_near_the_others(seed, rows, far, sign):
     found = scales_of(x)
     others = x[1:]
     assume(np.abs(others - 50).max() < 10)  # one five deviations off may be beyond the limit, too
-    low, high = float(found.low), float(found.high)
+    low, high = found.limits[:2, 0].tolist()
     assert others.mean() - 40 < low <= others.min() + 1e-6
     assert others.max() - 1e-6 <= high < others.mean() + 40
     values = found.compressed(torch.from_numpy(x)[:, None])[:, 0]
@@ -215,23 +214,9 @@ def test_without_extremes_columns_are_scaled_and_limited_by_quantiles():
     fed = LocalFederation([Client(i, part, extremes=False) for i, part in enumerate(parts)])
     found = scale(fed)
     values = found.compressed(torch.from_numpy(x)).numpy()
-    assert found.high.max() < 100
+    assert found.limits[1].max() < 100
     np.testing.assert_allclose(found.mean, values.mean(0), atol=0.2)
     np.testing.assert_allclose(found.scale, values.std(0), rtol=0.1)
-
-
-@pytest.mark.parametrize("as_table", [False, True])
-def test_without_extremes_fractions_stay_and_what_is_beyond_is_a_limit(as_table):
-    x = torch.rand(90, 3, generator=torch.Generator().manual_seed(0))
-    x[:3, 0] = 1e4
-    names = list("abc")
-    clients = [Client(i, part, extremes=False) for i, part in enumerate(x.split(30))]
-    if as_table:
-        tables = [Table.of_numbers(part, names) for part in x.split(30)]
-        clients = [Client(i, own.values, table=own, extremes=False) for i, own in enumerate(tables)]
-    fed = LocalFederation(clients)
-    assert scale(fed).mode == "unit"
-    torch.testing.assert_close(pooled(fed), x.clamp(0, 1))
 
 
 def grades_and_more(rng, *more):

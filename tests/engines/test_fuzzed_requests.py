@@ -116,8 +116,8 @@ def _encoding(columns: list[Any], mode: Mode) -> dict[str, Any]:
     """An encoding of columns by arbitrary kinds and categories, as a hostile server sends it."""
     schema, count = Schema(columns_of({"columns": columns})), len(columns)
     no, zeros = torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.float64)
-    limits = {"low": zeros - 1e9, "high": zeros + 1e9, "middle": zeros, "unit": zeros + 1}
-    draft = Encoding(mode, zeros, zeros, **limits, schema=schema, fill=zeros, other=no)
+    limits = torch.stack([zeros - 1e9, zeros + 1e9, zeros, zeros + 1])
+    draft = Encoding(mode, zeros, zeros, limits, schema=schema, fill=zeros, other=no)
     width = draft.blocks[-1][2]
     return replace(draft, mean=torch.zeros(width).double(), scale=torch.ones(width).double()).tree()
 

@@ -42,7 +42,7 @@ their distance beyond them, if a value is more than twice as far: 5 and 8 standa
 _UNIT = 0.25
 """Values are bent beyond this part of the middle nine tenths. Of a quarter, an eighth and half the distance of
 quartiles it keeps simulated skewed clusters best, and those with outliers as they were."""
-_TENSORS = ("mean", "scale", "low", "high", "middle", "unit", "fill", "other")
+_TENSORS = ("mean", "scale", "limits", "fill", "other")
 _NONE = torch.zeros(0, dtype=torch.float64)
 
 
@@ -52,10 +52,10 @@ class Encoding:
 
     By `mode` each column or channel has variance 1 ("standard"), all together have, as columns of one unit ("common"),
     or values stay as they are: since they lie in [0, 1] ("unit"), or because nothing else was wanted ("none"). `mean`
-    is subtracted from the encoded columns and `scale` divides them, both float64 ``(width,)``. `low` and `high`,
-    float64 ``(columns,)``, are limits of columns with outliers, which values beyond count as; those within are bent to
-    a `middle` beyond a `unit`, which is 0 where they are not. All four are empty without any. Of arrays `shape` is that
-    of a sample, ``(features,)`` or ``(channels, height, width)``, and the rest is empty.
+    is subtracted from the encoded columns and `scale` divides them, both float64 ``(width,)``. `limits`, float64 ``(4,
+    columns)``, are of columns with outliers a low and a high one, which values beyond count as, and a middle, to which
+    those within are bent beyond a unit, which is 0 where they are not; ``(4, 0)`` without any. Of arrays `shape` is
+    that of a sample, ``(features,)`` or ``(channels, height, width)``, and the rest is empty.
 
     Of tables, `schema` has the columns, and `fill`, float64 ``(columns,)``, takes the place of an empty cell, as a
     value or an index into the categories. `other`, bool ``(columns,)``, says which category columns have an indicator
@@ -67,10 +67,7 @@ class Encoding:
     mode: Mode
     mean: Tensor
     scale: Tensor
-    low: Tensor = _NONE
-    high: Tensor = _NONE
-    middle: Tensor = _NONE
-    unit: Tensor = _NONE
+    limits: Tensor = field(default_factory=lambda: torch.zeros(4, 0, dtype=torch.float64))
     shape: tuple[int, ...] = ()
     schema: Schema = field(default_factory=lambda: Schema(()))
     fill: Tensor = _NONE
@@ -96,7 +93,7 @@ class Encoding:
     @property
     def changes(self) -> bool:
         """Whether data are changed."""
-        return self.is_scaled or bool(len(self.low)) or not self.shape
+        return self.is_scaled or not self.shape
 
     def scaled(self, x: Tensor) -> Tensor:
         """Scale arrays ``(n, *shape)``, float32: computed in float64 per column or channel; FedkinError if of another.
@@ -107,17 +104,17 @@ class Encoding:
             raise FedkinError(
                 f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.", public=True
             )
-        x = self.compressed(x.double()) if len(self.low) else x
         if not self.is_scaled:
             return x.float()
-        around = (1, -1) + (1,) * (x.ndim - 2)
+        x, around = self.compressed(x.double()), (1, -1) + (1,) * (x.ndim - 2)
         return ((x - self.mean.view(around)) / self.scale.view(around)).float()
 
     def compressed(self, values: Tensor, columns: slice = slice(None)) -> Tensor:
         """Return values ``(n, columns)``, float64, within the limits of these columns, and bent to their middle."""
-        if not len(self.low):
+        if not self.limits.shape[1]:
             return values
-        return _bent(values.clamp(self.low[columns], self.high[columns]), self.middle[columns], self.unit[columns])
+        low, high, middle, unit = self.limits[:, columns]
+        return _bent(values.clamp(low, high), middle, unit)
 
     def apply(
         self, table: Table, origin: str = "The table", donors: Table | None = None, centres: Tensor | None = None
@@ -272,18 +269,15 @@ def fit_encoding(
     has_other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts], dtype=torch.bool)
     fill = _NONE if schema is None else _fill_values(fed, columns, sums)
     mode: Mode = "none" if scaling == "none" else "standard"
-    low, high, lower, upper, middle, unit = sums.low, sums.high, _NONE, _NONE, _NONE, _NONE
+    low, high, limits = sums.low, sums.high, torch.zeros(4, 0, dtype=torch.float64)
     is_constant = constant(sums.mean, sums.spread)
     if low is not None and high is not None and not sums.trimmed:
         is_constant = low == high
     mean, scale = sums.mean, torch.where(is_constant, 1.0, sums.spread)
     if scaling == "auto" and low is not None and high is not None:
         are_plain = all(column.kind == "number" for column in columns)
-        if are_plain and in_unit(low, high):
+        if are_plain and not sums.trimmed and in_unit(low, high):
             mode = "unit"
-            if sums.trimmed:  # some values may be beyond those of the rest
-                lower = middle = unit = torch.zeros_like(mean)
-                upper = lower + 1
         else:
             shared = share_unit(low, high, sums.spread) if are_plain else torch.zeros_like(is_constant)
             if shared.any():
@@ -295,13 +289,11 @@ def fit_encoding(
                 )
             measured = torch.tensor([column.kind in MEASURED for column in columns]) & (sums.filled > 0)
             ask = histograms_of(fed, None if schema is None else columns)
-            far, *parts = _find_limits(ask, sums, low, high, measured & ~shared)
+            far, parts = _find_limits(ask, sums, low, high, measured & ~shared)
             if len(far):
-                unlimited = torch.full_like(mean, MAX_NUMBER)
-                others = mean, scale, -unlimited, unlimited, *torch.zeros(2, len(mean), dtype=torch.float64)
-                mean, scale, lower, upper, middle, unit = (
-                    values.index_copy(0, far, part) for values, part in zip(others, parts, strict=True)
-                )
+                unlimited, zeros = torch.full_like(mean, MAX_NUMBER), torch.zeros_like(mean)
+                others = torch.stack([mean, scale, -unlimited, unlimited, zeros, zeros]).index_copy(1, far, parts)
+                mean, scale, limits = others[0], others[1], others[2:]
                 names = [columns[i].name if schema is None else f"'{columns[i].name}'" for i in far.tolist()]
                 notes.append(
                     f"Some values of {listing(names, 5)} are far from all others: they count as a limit, and those "
@@ -317,9 +309,7 @@ def fit_encoding(
     mean, scale = torch.cat(means), torch.cat(spreads)
     if mode in ("unit", "none"):
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
-    encoding = Encoding(
-        mode, mean, scale, lower, upper, middle, unit, shape, schema or Schema(()), fill, has_other, options.imputation
-    )
+    encoding = Encoding(mode, mean, scale, limits, shape, schema or Schema(()), fill, has_other, options.imputation)
     return encoding, [*([] if schema is None else _notes(columns, sums, encoding)), *notes]
 
 
@@ -398,12 +388,12 @@ def constant(mean: Tensor, spread: Tensor) -> Tensor:
     return spread <= 1e-12 * mean.abs()
 
 
-def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: Tensor) -> tuple[Tensor, ...]:
+def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     """Return the columns with outliers, of those `among` which they may be, and what becomes of them.
 
-    That are their positions, int64 ``(k,)``; the mean and standard deviation of compressed values, which are read from
-    a histogram; and the limits, middle and unit, see `Encoding`. Clients are asked only if some value is five standard
-    deviations from the mean; where ends are trimmed nobody knows, so all columns have limits.
+    That are their positions, int64 ``(k,)``, and, float64 ``(6, k)``, the mean and standard deviation of compressed
+    values, which are read from a histogram, and the limits, see `Encoding`. Clients are asked only if some value is
+    five standard deviations from the mean; where ends are trimmed nobody knows, so all columns have limits.
     """
     reach = torch.maximum(high - sums.mean, sums.mean - low)
     positions = (among & ((reach > 5.0 * sums.spread) | (sums.trimmed and low < high))).nonzero()[:, 0]
@@ -412,14 +402,15 @@ def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: T
     width = last - first
     is_far = (greatest > last + 2.0 * width) | (least < first - 2.0 * width)
     outlying = filled & (is_far | sums.trimmed)
-    parts = positions, first - width, last + width, middle, _UNIT * width * is_far
-    positions, low, high, middle, unit = (part[outlying] for part in parts)
+    limits = torch.stack([first - width, last + width, middle, _UNIT * width * is_far])[:, outlying]
+    positions, (low, high, middle, unit) = positions[outlying], limits
     counts = ask(positions, low, high) if len(positions) else torch.zeros(0, BINS)
     middles = low[:, None] + (torch.arange(BINS) + 0.5) / BINS * (high - low)[:, None]
     bins = _bent(middles, middle[:, None], unit[:, None])
     shares = counts / counts.sum(1, keepdim=True).clamp_min(1)
     mean = (shares * bins).sum(1)
-    return positions, mean, (shares * (bins - mean[:, None]).square()).sum(1).sqrt(), low, high, middle, unit
+    deviation = (shares * (bins - mean[:, None]).square()).sum(1).sqrt()
+    return positions, torch.cat([torch.stack([mean, deviation]), limits])
 
 
 def _bent(values: Tensor, middle: Tensor, unit: Tensor) -> Tensor:

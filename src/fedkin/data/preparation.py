@@ -39,7 +39,7 @@ from fedkin.core.replies import (
 )
 from fedkin.data import checks, statistics
 from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
-from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS, Imputation, TableOptions
+from fedkin.data.options import NO_OPTIONS, Imputation, TableOptions
 from fedkin.data.samples import with_embeddings
 from fedkin.data.schema import (
     Reports,
@@ -246,8 +246,7 @@ def _encoded(client: Client, encoding: Encoding) -> Tensor:
 _ENCODING: Expected = {
     "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
     "mode": one_of(*get_args(Mode)), "imputation": one_of(*get_args(Imputation)),
-    "mean": doubles("width"), "scale": doubles("width", minimum=0), "low": doubles("limits"), "high": doubles("limits"),
-    "middle": doubles("limits"), "unit": doubles("limits", minimum=0),
+    "mean": doubles("width"), "scale": doubles("width", minimum=0), "limits": doubles(4, "limits"),
     "fill": doubles("columns"), "other": Array(("columns",), torch.bool), "shape": is_list(is_count),
     "texts": Optional(
         {
@@ -264,8 +263,16 @@ def is_encoding(value: Any) -> bool:
         return False
     encoding, columns = Encoding.from_tree(value), len(value["columns"])
     if encoding.shape:
-        return not columns and len(encoding.low) in (0, len(encoding.mean)) and encoding.shape[0] == len(encoding.mean)
-    fits = 0 < columns == len(encoding.fill) and len(encoding.low) in (0, columns)
+        return (
+            not columns
+            and encoding.limits.shape[1] in (0, len(encoding.mean))
+            and encoding.shape[0] == len(encoding.mean)
+        )
+    fits = (
+        0 < columns == len(encoding.fill)
+        and encoding.limits.shape[1] in (0, columns)
+        and bool((encoding.limits[3:] >= 0).all())
+    )
     return fits and encoding.blocks[-1][2] == len(encoding.mean)
 
 
@@ -325,11 +332,10 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     """
     if fed.secure_sums and options.scaling == "auto":
         raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
-    question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
     unscaled = options.scaling == "none"
-    sparing = unscaled or fed.secure_sums
-    first = ({"unscaled": True} if unscaled else {}) if sparing else question
-    replies = statistics.ask_all(fed, statistics.shapes if sparing else statistics.moments, first)
+    sparing, question = unscaled or fed.secure_sums, {"min_members": options.min_members}
+    first = statistics.shapes if sparing else statistics.moments
+    replies = statistics.ask_all(fed, first, {"unscaled": unscaled} if sparing else question)
     replies = fed.keep_majority(replies, "scaled")
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
@@ -429,19 +435,14 @@ def _prepare_arrays(
     questions: list[str] = []
     if fed.secure_sums:
         check_enough(len(fed.present))
-        sums = statistics.secure_sums(fed, shape[0])
     else:
         ends = {called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()}
         low, high = (torch.stack(list(side)) for side in zip(*ends.values(), strict=True))
         questions += [] if isinstance(fed.clients, ClientArray) else checks.check_arrays(ends)
-        if options.scaling == "auto" and in_unit(low.amin(0), high.amax(0)):
-            encoding = Encoding.unchanged("unit", shape)
-            if len(shape) == 1 and any("trimmed" in reply for reply in replies.values()):  # some may be beyond
-                none = torch.zeros_like(encoding.mean)
-                encoding = replace(encoding, low=none, high=none + 1, middle=none, unit=none)
-                _encode_all(fed, encoding)
-            return Preparation(encoding, questions, tuple(questions))
-        sums = statistics.open_sums(fed, replies)[0]
+        are_trimmed = any("trimmed" in reply for reply in replies.values())
+        if options.scaling == "auto" and not are_trimmed and in_unit(low.amin(0), high.amax(0)):
+            return Preparation(Encoding.unchanged("unit", shape), questions, tuple(questions))
+    sums, _, _ = statistics.sum_columns(fed, shape[0], replies=None if fed.secure_sums else replies)
     encoding, notes = fit_encoding(fed, sums, options, shape=shape)
     _encode_all(fed, encoding)
     return Preparation(encoding, [*questions, *notes], tuple(questions))
@@ -452,32 +453,29 @@ def _prepare_tables(
     texts: Sequence[str] = (),
 ) -> Preparation:  # fmt: skip
     lengths = {
-        i: {len(reply["names"]), len(reply["columns"]["facts"]), len(reply["sum" if "sum" in reply else "names"])}
+        i: {len(reply["names"]), len(reply["columns"]["facts"]), len(reply.get("sum", reply["names"]))}
         for i, reply in replies.items()
     }
-    fed.drop({i: Failure("unusable", "its columns do not fit together") for i in lengths if len(lengths[i]) > 1})
-    replies = {i: reply for i, reply in replies.items() if len(lengths[i]) == 1}
+    odd = [i for i in lengths if len(lengths[i]) > 1]
+    fed.drop(dict.fromkeys(odd, Failure("unusable", "its columns do not fit together")))
+    replies = {i: reply for i, reply in replies.items() if i not in odd}
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
     schema = agree(reports, options.id, called)
-    agreed, by_name = schema.columns, {called[client]: columns for client, columns in reports.items()}
-    exact: tuple[Any, ...] = ()
-    if fed.secure_sums:
-        sums = statistics.secure_sums(fed, len(agreed), agreed)
-    else:
-        sums, moments, counts = statistics.open_sums(fed, replies, agreed)
-        by_name = {called[client]: reports[client] for client in moments}  # who did not fail since
-        exact = tuple({called[i]: part for i, part in of_clients.items()} for of_clients in (moments, counts))
+    agreed = schema.columns
+    sums, moments, counts = statistics.sum_columns(fed, len(agreed), agreed, None if fed.secure_sums else replies)
     schema, sums = _comparable(schema, sums, reports)
+    asked = {called[i]: reports[i] for i in (reports if fed.secure_sums else moments)}  # who did not fail since
     questions = [
         *checks.check_names({client: columns.keys() for client, columns in reports.items()}),
-        *checks.check_columns(agreed, by_name, {column.name for column in agreed} - {*schema.names}, *exact),
-    ]
+        *checks.check_columns(
+            agreed, asked, {column.name for column in agreed} - {*schema.names},
+            {called[i]: part for i, part in moments.items()}, {called[i]: part for i, part in counts.items()},
+        ),
+    ]  # fmt: skip
     encoding, notes = fit_encoding(fed, sums, options, replace(schema, notes=[]))  # clients get it, but no notes
     encoding = _with_texts(fed, encoding, texts)
-    fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
-    before = [*schema.notes, *questions]
-    more = [f"... and {len(before) - 20:,} more columns of which there is something to say."] if before[20:] else []
-    return Preparation(encoding, [*before[:20], *more, *notes], tuple(questions))
+    _encode_all(fed, encoding)
+    return Preparation(encoding, [*schema.notes, *questions, *notes], tuple(questions))
 
 
 def _comparable(schema: Schema, sums: statistics.ColumnSums, reports: Reports) -> tuple[Schema, statistics.ColumnSums]:

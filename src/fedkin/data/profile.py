@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from math import prod
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Payload, client_task, task
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, client_task
 from fedkin.core.client import Column, Table
 from fedkin.core.errors import RefusalError
 from fedkin.core.method import NEW
@@ -32,7 +31,7 @@ from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.preparation import encoding_of, is_encoding, new_rows
 from fedkin.data.schema import aligned, are_columns, are_numbers, columns_of, plain
-from fedkin.data.statistics import UNIT, UNITS, count_lengths, of_digits, smallest_group, to_digits, unit_of
+from fedkin.data.statistics import UNIT, count_lengths, smallest_group, unit_of
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 
@@ -166,22 +165,21 @@ _QUESTION: Expected = {
         "counts": int64("clusters", None), "typical_filled": int64("clusters", "columns"),
         "typical_sum": doubles("clusters", "columns"), "typical_counts": int64("clusters", None),
     },
-    may_be_empty=True,
     sends="By cluster and column: how many rows, their mean and spread, and frequent categories", fewest="min_members",
 )  # fmt: skip
 def cluster_cells(client: Client, payload: Payload) -> Payload:
-    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters.
+    """Report sums by cluster and column of a table, without cells of too few values; zeros without clusters.
 
     They are of ``new`` rows alone where those of before were described already.
     """
-    clusters, k = client.state.get(payload.get("of", "clusters")), int(payload["n_clusters"])
+    clusters, k, columns = client.state.get(payload.get("of", "clusters")), payload["n_clusters"], columns_of(payload)
     if client.table is None or clusters is None or len(clusters) != len(client.table):
-        return {}
+        zeros = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in _shapes(columns, k).items()}
+        return {name: part if name in _FRACTIONS else part.long() for name, part in zeros.items()}
     if payload.get("new"):
         client = new_rows(client)
         clusters = clusters[client.state[NEW]] if NEW in client.state else clusters
     assert client.table is not None
-    columns = columns_of(payload)
     minimum = smallest_group(client, payload)
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
     reported = reportable(clusters, ~values.isnan(), k, minimum)
@@ -201,21 +199,6 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
         "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
         "typical_counts": _counts(values, member, columns, typical),
     }
-
-
-@task(
-    takes=_QUESTION,
-    sends="By cluster and column: how many rows, their mean and spread, and frequent categories",
-    fewest="min_members",
-)
-def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the same, fractions in digits; zeros without clusters."""
-    replies: list[Payload] = []
-    for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
-        shapes = _shapes(columns_of(payload), payload["n_clusters"])
-        parts = {name: reply[name].double() if reply else torch.zeros(shape) for name, shape in shapes.items()}
-        replies.append(parts | {name: to_digits(parts[name].flatten()) for name in _FRACTIONS})
-    return replies
 
 
 def _shapes(columns: Sequence[Column], n_clusters: int) -> dict[str, tuple[int, ...]]:
@@ -311,44 +294,23 @@ def profile_clusters(
     }  # fmt: skip
     shapes = _shapes(columns, n_clusters)
     if fed.secure_sums:
-        sums, missing = _hidden_sums(fed, payload, shapes)
-        members: dict[int, Tensor] = {}
+        terms = [Term(name, shape, wide=name in _FRACTIONS) for name, shape in shapes.items()]
+        hidden = summed(fed, cluster_cells, fed.all(**payload), terms)
+        missing, members, sums = hidden.missing, {}, hidden[0].totals if hidden else {}
     else:
-        replies = fed.ask_again(cluster_cells, fed.all(**payload), 3)
-        usable = {
-            client: reply
-            for client, reply in sorted(replies.items())
-            if reply and all(tuple(reply[name].shape) == shape for name, shape in shapes.items())
-        }
-        silent = {client: "it gave no clusters of its table" for client in replies if client not in usable}
-        missing = dict(sorted((replies.missing | silent).items()))
-        members = {client: reply["members"] for client, reply in usable.items()}
-        parts = {name: [reply[name] for reply in usable.values()] for name in shapes}
-        sums = {name: torch.stack(part).sum(0) for name, part in parts.items() if part}
+        replies = fed.ask_again(cluster_cells, fed.all(**payload), 3, shapes)
+        silent = [client for client, reply in replies.items() if not int(reply["rows"])]
+        missing = dict(sorted({**replies.missing, **dict.fromkeys(silent, "it gave no clusters of its table")}.items()))
+        members = {client: reply["members"] for client, reply in replies.items() if client not in silent}
+        sums = {name: torch.stack(replies.each(name)).sum(0) for name in shapes} if members else {}
     if not sums:
         return None
-    sums = {name: part.double() if name in _FRACTIONS else part.round().long() for name, part in sums.items()}
+    sums = {name: part if name in _FRACTIONS else part.round().long() for name, part in sums.items()}
     sums["squares"] = sums["squares"] * unit.square()
     tensors = {**sums, "samples": sums["members"], "around": around}
     facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS if name in tensors}
     rows = int(sums["rows"])
     return ClusterProfile(columns, members=members, missing=missing, rows=rows, min_members=min_members, **facts)
-
-
-def _hidden_sums(
-    fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[str, Tensor], dict[int, str]]:
-    """Return secure sums of the profile, in which the server sees no single client's part; empty if there is none.
-
-    Also return the clients that are in no sum, and why.
-    """
-    digits = {name: (len(UNITS), prod(shapes[name])) for name in _FRACTIONS}
-    terms = [Term(name, shape) for name, shape in (dict(shapes) | digits).items()]
-    sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms)
-    if 0 not in sums:
-        return {}, sums.missing
-    totals = sums[0].totals
-    return totals | {name: of_digits(totals[name]).view(shapes[name]) for name in _FRACTIONS}, sums.missing
 
 
 # Rows by their cluster in an earlier result and in a new one: the table by which clusters keep their numbers.
@@ -391,10 +353,10 @@ def _encoded_as(client: Client, encoding: Encoding) -> Tensor:
     current = encoding_of(client.state)
     if current is None or not current.is_scaled:
         return encoding.scaled(client.x)
+    if torch.equal(current.mean, encoding.mean) and torch.equal(current.scale, encoding.scale):
+        return client.x
     around = (1, -1) + (1,) * (client.x.ndim - 2)
-    raw = client.x.double() * current.scale.view(around) + current.mean.view(around)
-    same = torch.equal(current.mean, encoding.mean) and torch.equal(current.scale, encoding.scale)
-    return client.x if same else encoding.scaled(raw)
+    return encoding.scaled(client.x.double() * current.scale.view(around) + current.mean.view(around))
 
 
 def check_encodings(before: Encoding, now: Encoding, origin: str) -> None:

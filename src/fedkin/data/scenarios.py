@@ -377,8 +377,8 @@ class LabelSkew(DataSetScenario):
         Keep only so many classes, the most frequent ones.
     clients : int
         Number of clients, at least 1.
-    min_classes, max_classes : int or None
-        Range of the number of classes per client; by default 2 to half of all.
+    max_classes : int or None
+        A client has two classes to so many; by default to half of all.
     samples_per_class : int or None
         Samples of each class a client holds; by default as many as the data allow, at most 500.
     overlap : float
@@ -392,7 +392,6 @@ class LabelSkew(DataSetScenario):
 
     n_classes: Count | None = None
     clients: Count = 10
-    min_classes: Count | None = None
     max_classes: Count | None = None
     samples_per_class: Count | None = None
     overlap: Fraction = 0.0
@@ -415,12 +414,10 @@ class LabelSkew(DataSetScenario):
             y = torch.searchsorted(frequent, y[chosen])
             data = replace(data.rows(chosen), y=y, classes=[data.classes[i] for i in frequent.tolist()])
         sizes = torch.unique(y, return_counts=True)[1]
-        most = self.max_classes or max(min(len(sizes), max(2, len(sizes) // 2)), self.min_classes or 0)
-        fewest = self.min_classes or min(2, most)
-        if not fewest <= most <= len(sizes):
-            raise FedkinError(
-                f"Classes per client are {fewest} to {most}; allowed: 1 <= minimum <= maximum <= {len(sizes)}."
-            )
+        most = self.max_classes or min(len(sizes), max(2, len(sizes) // 2))
+        fewest = min(2, most)
+        if most > len(sizes):
+            raise FedkinError(f"max_classes is {most}; allowed: 1 to {len(sizes)}, the classes of '{data.name}'.")
         # As many that the smallest class is about used up, in tens where they are ten or more.
         fitting = int(sizes.min()) / max(1.0, self.clients * (fewest + most) / 2 / len(sizes))
         fitting = min(500, int(round(fitting, -1) if fitting >= 10 else max(1, fitting)), int(sizes.min()))
@@ -509,30 +506,39 @@ class InTurns(PartitionScenario):
         Each has at least ten training samples, and at least ten tests, or half of the average if that is less.
     alpha : float
         Concentration of the Dirichlet distribution, above 0.
+    n_clusters : int
+        At most four rotations, or the number of classes.
     """
 
     clients: Count | None = None
     alpha: Positive = 10.0
+    n_clusters: Count = 4
 
-    def amounts(self, data: Labelled) -> list[int]:
-        """Return by how many quarter turns, or by which shift of labels, each cluster sees samples."""
-        raise NotImplementedError
+    @abstractmethod
+    def rotates(self) -> bool:
+        """Return whether cluster s sees samples after s quarter turns, or else class c is called c - s there."""
 
     def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
         """Return what changes each client's samples by its amount; two, one after another, change by their sum."""
-        raise NotImplementedError
+        if self.rotates():
+            return lambda client, x, y: (torch.rot90(x, amounts[client], (2, 3)).contiguous(), y)
+        return lambda client, x, y: (x, (y - amounts[client]) % len(data.classes))
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        amounts = self.amounts(data)
-        n, count, tests = _clients_of(self.clients, data, 100, len(amounts)), len(amounts), None
+        if self.rotates() and (data.x.ndim != 4 or data.x.shape[2] != data.x.shape[3]):
+            raise FedkinError(f"'{data.name}' holds no square images, which this scenario turns.")
+        if self.n_clusters > (most := 4 if self.rotates() else len(data.classes)):
+            raise FedkinError(f"n_clusters is {self.n_clusters}; allowed: 1 to {most}, beyond which clusters repeat.")
+        n, tests = _clients_of(self.clients, data, 100, self.n_clusters), None
         if data.test is not None:
             y = data.test[1]
             # A thousand clients have ten tests each of MNIST on average, so half of the average must do.
             least = max(1, min(10, len(y) // (2 * n)))
             tests = dirichlet_split(y, n, self.alpha, derive_generator(seed, "test"), least=least, capped=True)
         parts = dirichlet_split(data.y, n, self.alpha, derive_generator(seed, "partition"), capped=True)
-        change = self.change(data, [amounts[i % count] for i in range(n)])
-        return self.populated(data, parts, seed, tests=tests, clusters=torch.arange(n) % count, change=change)
+        clusters = torch.arange(n) % self.n_clusters
+        change = self.change(data, clusters.tolist())
+        return self.populated(data, parts, seed, tests=tests, clusters=clusters, change=change)
 
 
 def _clients_of(clients: int | None, data: Labelled, paper: int, clusters: int) -> int:
@@ -545,46 +551,18 @@ def _clients_of(clients: int | None, data: Labelled, paper: int, clusters: int) 
 
 @dataclass(frozen=True)
 class Rotation(InTurns):
-    """Clusters whose images are rotated by different angles (Prigent et al.); data must be square images.
+    """Clusters whose images are turned by 0, 90, 180, 270 degrees (Prigent et al.); data must be square images."""
 
-    Attributes
-    ----------
-    angles : list of int
-        Per cluster, degrees counter-clockwise, multiples of 90.
-    """
-
-    angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
-
-    def amounts(self, data: Labelled) -> list[int]:
-        if data.x.ndim != 4 or data.x.shape[2] != data.x.shape[3]:
-            raise FedkinError(f"'{data.name}' holds no square images, which the scenario 'rotation' turns.")
-        if not self.angles or any(angle % 90 for angle in self.angles):
-            raise FedkinError(f"angles is {self.angles}; allowed: one or more multiples of 90.")
-        return [angle // 90 % 4 for angle in self.angles]
-
-    def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
-        return lambda client, x, y: (torch.rot90(x, amounts[client], (2, 3)).contiguous(), y)
+    def rotates(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
 class LabelFlip(InTurns):
-    """Clusters that number the same classes differently: in cluster s, class c is called c - s (Prigent et al.).
+    """Clusters that number the same classes differently: in cluster s, class c is called c - s (Prigent et al.)."""
 
-    Attributes
-    ----------
-    n_clusters : int
-        At most the number of classes, beyond which labels would repeat.
-    """
-
-    n_clusters: Count = 4
-
-    def amounts(self, data: Labelled) -> list[int]:
-        if self.n_clusters > (count := len(data.classes)):
-            raise FedkinError(f"n_clusters is {self.n_clusters}; allowed: 1 to {count}, the classes of '{data.name}'.")
-        return [*range(self.n_clusters)]
-
-    def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
-        return lambda client, x, y: (x, (y - amounts[client]) % len(data.classes))
+    def rotates(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -712,13 +690,10 @@ class MissingClasses(PartitionScenario):
         Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the
         paper: those for Fashion-MNIST or CIFAR-10 if the data have such a name, else those for MNIST. For 47 classes,
         as in EMNIST, eight clusters that lack seven each, drawn from the seed.
-    reindex : bool
-        Whether each cluster numbers its classes ``0, 1, ...`` anew, as the paper's eight outputs for ten classes imply.
     """
 
     clients: Count | None = None
     missing: list[list[int]] | None = None
-    reindex: bool = False
 
     def partition(self, data: Labelled, seed: int) -> Population:
         count, missing = len(data.classes), self.missing or _missing_of_paper(data, seed)
@@ -737,16 +712,8 @@ class MissingClasses(PartitionScenario):
             return [part for pool, size in zip(pools, sizes, strict=True) for part in pool.tensor_split(size)]
 
         tests = None if data.test is None else shares(data.test[1], "test")
-        parts, change = shares(data.y, "partition"), None
         clusters = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
-        if self.reindex:
-            data = replace(data, classes=[str(i) for i in range(int(held.sum(1).max()))])
-            new = (held.cumsum(1) - 1)[clusters]
-
-            def change(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-                return x, new[client][y]
-
-        return self.populated(data, parts, seed, tests=tests, clusters=clusters, change=change)
+        return self.populated(data, shares(data.y, "partition"), seed, tests=tests, clusters=clusters)
 
 
 def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
@@ -763,8 +730,6 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
 
 # Clients that move to another cluster, or join late.
 
-_WORLDS: dict[str, InTurns] = {"rotation": Rotation(), "label-flip": LabelFlip()}
-
 
 @dataclass(frozen=True)
 class _Changing(InTurns):
@@ -773,7 +738,7 @@ class _Changing(InTurns):
     Attributes
     ----------
     kind : {"rotation", "label-flip"}
-        Scenario whose four clusters are used.
+        Scenario whose clusters are used.
     step : int
         The first step that sees the change; steps count from 1.
     changed_fraction : float
@@ -784,11 +749,8 @@ class _Changing(InTurns):
     step: Count = 20
     changed_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.3
 
-    def amounts(self, data: Labelled) -> list[int]:
-        return _WORLDS[self.kind].amounts(data)
-
-    def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
-        return _WORLDS[self.kind].change(data, amounts)
+    def rotates(self) -> bool:
+        return self.kind == "rotation"
 
 
 @dataclass(frozen=True)
@@ -800,8 +762,8 @@ class DriftSwap(_Changing):
     """
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        population, amounts = super().partition(data, seed), self.amounts(data)
-        n, count = len(population.clients), len(amounts)
+        population, count = super().partition(data, seed), self.n_clusters
+        n = len(population.clients)
         before, moving = torch.arange(n) % count, []
         for members in (torch.arange(cluster, n, count) for cluster in range(count)):
             drawn = torch.randperm(len(members), generator=derive_generator(seed, "drift", int(members[0])))
@@ -812,7 +774,7 @@ class DriftSwap(_Changing):
         # Samples are those of the old cluster when the step comes, so that the change is the difference of two.
         after = before.clone()
         after[moved] = (before[moved] + 1) % count
-        change = self.change(data, [amounts[new] - amounts[old] for new, old in zip(after, before, strict=True)])
+        change = self.change(data, (after - before).tolist())
         early = [y for client in population.clients if (y := client.y) is not None]
         _check_classes(population, early, {i: change(i, *population.samples(i))[1] for i in moved.tolist()})
         return replace(population, drift=Drift(self.step, moved, change, after))
@@ -826,7 +788,7 @@ class Arrivals(_Changing):
     """
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        population, count = super().partition(data, seed), len(self.amounts(data))
+        population, count = super().partition(data, seed), self.n_clusters
         n = len(population.clients)
         if n < 2 * count:
             raise FedkinError(f"clients is {n}; allowed: {2 * count} or more, so that some of each cluster join later.")

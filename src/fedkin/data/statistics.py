@@ -1,9 +1,8 @@
 """Sums over clients by which data are encoded: means, variances, frequencies and histograms.
 
 Clients are asked for them by tasks, alike of arrays and of tables. Everything is a sum over samples, besides ends of
-columns, so secure sums carry it; sums of numbers of any size are split into digits for them. Medians and other
-quantiles are read from histograms. A client that must not tell its extremes (`Client.extremes`) reports quantiles in
-their place, and no counts by which they could be found.
+columns, so secure sums carry it. Medians and other quantiles are read from histograms. A client that must not tell its
+extremes (`Client.extremes`) counts values at either end of a column as the fifth from there, in all that it reports.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, Task, client_task, task
+from fedkin.core import Client, Federation, Payload, Task, client_task
 from fedkin.core.client import Column
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import FedkinError, RefusalError, setting
@@ -39,10 +38,6 @@ from fedkin.secure_aggregation.sums import sums_of_all
 
 BINS = 256
 """Bins of a histogram."""
-UNITS = tuple(2.0**power for power in range(100, -60, -20))
-"""What the pieces of a number of any size are multiples of."""
-SCALED_UNITS = UNITS[3:]
-"""Those of prepared numbers, whose squares and sums are below 2^60."""
 UNIT = doubles(None, minimum=float(torch.finfo(torch.float64).tiny))
 """Specification of units in a payload."""
 
@@ -54,25 +49,10 @@ Ask = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Numbers.
 
 
-def to_digits(values: Tensor, units: Sequence[float] = UNITS) -> Tensor:
-    """Split numbers ``(n,)`` into multiples of `units`, float64 ``(pieces, n)``, all but the first below 2^20."""
-    rest, digits = values.double(), []
-    for unit in units[:-1]:
-        digits.append((rest / unit).round())
-        rest = rest - digits[-1] * unit
-    return torch.stack([*digits, rest / units[-1]])
-
-
-def of_digits(digits: Tensor, units: Sequence[float] = UNITS) -> Tensor:
-    """Return the numbers ``(n,)`` that `to_digits` split, or sums of such."""
-    return (torch.tensor(units, dtype=torch.float64)[:, None] * digits).sum(0)
-
-
 def unit_of(reach: Tensor) -> Tensor:
     """Return a power of two at least as large as each number, float64 ``(columns,)``, or 1 for 0 and less.
 
-    Squares in such units stay small, however large the values are, and their digits are those of the squares
-    themselves.
+    Squares in such units stay small, however large the values are.
     """
     return torch.where(reach > 0, torch.pow(2.0, torch.frexp(reach.double()).exponent.double()), 1.0)
 
@@ -111,7 +91,6 @@ def count_lengths(columns: Columns) -> list[int]:
 
 _FEATURES = doubles("features")
 _COLUMNS: Expected = {"columns": Optional(are_columns)}
-_SUMS: Expected = {**_COLUMNS, "mean": doubles(None), "unit": UNIT}
 _MIN_MEMBERS: Expected = {"min_members": Optional(is_count)}
 _ENCODERS: Expected = {"encoder": is_text, "texts": are_names, "text_encoder": is_text}
 
@@ -147,9 +126,10 @@ def shapes(client: Client, payload: Payload) -> Payload:
 @client_task(
     takes=_MIN_MEMBERS,
     holds={
-        "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
+        "count": is_count, "filled": _FEATURES, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES,
+        "shape": is_shape, "scaled": is_flag,
     },
-    may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, "trimmed": is_flag, **_ENCODERS},
+    may_hold={"names": are_names, "columns": are_reports, "trimmed": is_flag, **_ENCODERS},
     sends="How many rows, and each column's mean, smallest and largest value, and frequent categories",
     fewest="extremes",
     of_rows=True,
@@ -157,34 +137,18 @@ def shapes(client: Client, payload: Payload) -> Payload:
 def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel, 0 for categories; of a table also its columns.
 
-    Where extremes must not leave, ends are the fifth value from either end, or where these are no ten values their
-    mean, and the reply is ``trimmed``.
+    The reply is ``trimmed`` where extremes must not leave.
     """
-    facts = {"count": len(client), **_facts_of(client), **({} if client.extremes else {"trimmed": True})}
-    if client.table is None:
-        x = _values(client, {})
-        ends = _ends(x, client.extremes)
-        return {**facts, "count": len(x), "sum": x.sum(0), **dict(zip(("min", "max"), ends, strict=True))}
-    values = client.table.values
-    filled = (~values.isnan()).sum(0)
-    none = torch.tensor([column.kind == "category" for column in client.table.columns]) | (filled == 0)
-    parts = {"sum": values.nan_to_num(0.0).sum(0)}
-    parts |= zip(("min", "max"), _ends(values, client.extremes), strict=True)
-    parts = {name: torch.where(none, 0.0, part) for name, part in parts.items()}
-    return {**facts, "filled": filled.double(), **parts, **_reports_of(client, payload)}
-
-
-def _ends(values: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
-    """Return the ends of each column, float64 ``(columns,)``, as `moments` reports them; empty cells are NaN."""
+    values, table = _values(client, {}), client.table
     empty = values.isnan()
-    if exact and not bool(empty.any()):  # copies of large arrays take memory
-        return values.amin(0), values.amax(0)
-    if exact:
-        return torch.where(empty, math.inf, values).amin(0), torch.where(empty, -math.inf, values).amax(0)
-    filled, ordered = (~empty).sum(0), values.sort(0).values  # NaN comes last
-    places = torch.stack([torch.full_like(filled, MIN_MEMBERS - 1), filled - MIN_MEMBERS])
-    ends = ordered.gather(0, places.clamp(0, len(values) - 1))
-    return tuple(torch.where(filled >= 2 * MIN_MEMBERS, ends, values.nanmean(0)))
+    filled = (~empty).sum(0).double()
+    parts = {"sum": torch.where(empty, 0.0, values).sum(0)}
+    parts |= {"min": torch.where(empty, math.inf, values).amin(0), "max": torch.where(empty, -math.inf, values).amax(0)}
+    facts = {"count": len(values), "filled": filled, **({} if client.extremes else {"trimmed": True})}
+    if table is None:
+        return {**facts, **parts, **_facts_of(client)}
+    parts = {name: torch.where(are_numbers(table.columns) & (filled > 0), part, 0.0) for name, part in parts.items()}
+    return {**facts, **parts, **_facts_of(client), **_reports_of(client, payload)}
 
 
 def _facts_of(client: Client) -> Payload:
@@ -240,37 +204,35 @@ def _reports_of(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes=_COLUMNS,
-    holds={
-        "filled": doubles("columns", minimum=0), "sum": doubles(len(UNITS), "columns"),
-        "counts": doubles(None, minimum=0), "samples": is_count,
-    },
-    sends="How many rows have a value, the mean of each column, and how often categories occur",
-)  # fmt: skip
+    holds={"filled": doubles("columns", minimum=0), "sum": doubles("columns"), "samples": is_count},
+    sends="How many rows have a value, and the mean of each column",
+)
 def column_sums(client: Client, payload: Payload) -> Payload:
-    """Report filled cells, the sum of each column, in digits for a secure sum, and frequencies of categories."""
+    """Report filled cells and the sum of each column, 0 for categories."""
     values = _values(client, payload)
     total = values.nan_to_num(0.0).sum(0) * _numbers(payload)
-    facts = {"filled": (~values.isnan()).sum(0).double(), "sum": to_digits(total)}
-    return {**facts, "counts": _frequencies(values, payload), "samples": len(values)}
+    return {"filled": (~values.isnan()).sum(0).double(), "sum": total, "samples": len(values)}
 
 
 @client_task(
-    takes=_SUMS,
+    takes={**_COLUMNS, "mean": doubles(None), "unit": UNIT},
     holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)},
     sends="How much the values of each column differ, and how often categories occur",
     of_rows=True,
 )
 def squares(client: Client, payload: Payload) -> Payload:
-    """Report each column's sum of squared distances from the common mean, in squares of its unit, and frequencies."""
+    """Report each column's sum of squared distances from the common mean, in squares of its unit, and frequencies.
+
+    Frequencies are of each column's categories, the last being all others, one column after the other.
+    """
     values = _values(client, payload)
     distances = ((values - payload["mean"]) / payload["unit"]).nan_to_num(0.0)
-    return {"squares": distances.square().sum(0) * _numbers(payload), "counts": _frequencies(values, payload)}
-
-
-@task(takes=_SUMS, sends="How much the values of each column differ, and how often categories occur")
-def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report each column's sum of squared distances from the common mean, for a secure sum."""
-    return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
+    counts = [torch.zeros(0, dtype=torch.float64)]
+    for i, length in enumerate(count_lengths(columns_of(payload)) if "columns" in payload else ()):
+        if length:
+            codes = values[:, i]
+            counts.append(codes[~codes.isnan()].long().bincount(minlength=length).double())
+    return {"squares": distances.square().sum(0) * _numbers(payload), "counts": torch.cat(counts)}
 
 
 @client_task(
@@ -280,11 +242,7 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     of_rows=True,
 )
 def column_histograms(client: Client, payload: Payload) -> Payload:
-    """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest.
-
-    Where extremes must not leave, the five smallest and the five largest values of a column are in one bin each, so
-    that no choice of limits finds an end.
-    """
+    """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest."""
     values = _values(client, payload)
     if "at" in payload:
         if bool((payload["at"] >= values.shape[1]).any()):
@@ -292,35 +250,36 @@ def column_histograms(client: Client, payload: Payload) -> Payload:
                 f"Column {int(payload['at'].amax())} was asked for, but samples have {values.shape[1]}.", public=True
             )
         values = values[:, payload["at"]]
-    counts = histograms(values, payload["low"], payload["high"])
-    if not client.extremes:
-        below, total = counts.cumsum(1), counts.sum(1, keepdim=True)
-        below = torch.where(below < MIN_MEMBERS, 0.0, torch.where(below > total - MIN_MEMBERS, total, below))
-        counts = below.diff(dim=1, prepend=torch.zeros_like(total)) * (total >= 2 * MIN_MEMBERS)
-    return {"histograms": counts}
+    return {"histograms": histograms(values, payload["low"], payload["high"])}
 
 
 def _values(client: Client, payload: Payload) -> Tensor:
-    """Return the values of the columns in question, float64 ``(n, columns)``; of images those of each channel."""
+    """Return the values of the columns in question, float64 ``(n, columns)``; of images those of each channel.
+
+    They are of the table's own columns where the payload names none. Where extremes must not leave, values at either
+    end of a column are the fifth from there, or all their mean where there are no ten; so nothing finds one.
+    """
+    table, numbers = client.table, torch.tensor(True)
     if "columns" in payload:
-        if client.table is None:
+        if table is None:
             raise FedkinError(f"Client {client.id} has no table.", public=True)
-        return aligned(client.table, columns_of(payload), f"Client {client.id}", imputes=True)
-    return client.x.double() if client.x.ndim == 2 else client.x.double().movedim(1, -1).flatten(0, -2)
+        numbers = are_numbers(columns_of(payload))
+        values = aligned(table, columns_of(payload), f"Client {client.id}", imputes=True)
+    elif table is not None:
+        numbers, values = are_numbers(table.columns), table.values
+    else:
+        values = client.x.double() if client.x.ndim == 2 else client.x.double().movedim(1, -1).flatten(0, -2)
+    if client.extremes:
+        return values
+    filled, ordered = (~values.isnan()).sum(0), values.sort(0).values  # NaN comes last
+    places = torch.stack([torch.full_like(filled, MIN_MEMBERS - 1), filled - MIN_MEMBERS])
+    ends = ordered.gather(0, places.clamp(0, len(values) - 1))
+    low, high = torch.where(filled >= 2 * MIN_MEMBERS, ends, values.nanmean(0))
+    return torch.where(numbers, values.clamp(low, high), values)
 
 
 def _numbers(payload: Payload) -> Tensor | int:
     return are_numbers(columns_of(payload)) if "columns" in payload else 1
-
-
-def _frequencies(values: Tensor, payload: Payload) -> Tensor:
-    """Count each category, the last of a column being all others: float64, one column after the other."""
-    parts = [torch.zeros(0, dtype=torch.float64)]
-    for i, length in enumerate(count_lengths(columns_of(payload)) if "columns" in payload else ()):
-        if length:
-            codes = values[:, i]
-            parts.append(codes[~codes.isnan()].long().bincount(minlength=length).double())
-    return torch.cat(parts)
 
 
 # Sums over all clients.
@@ -379,69 +338,63 @@ class ColumnSums:
         return (self.squares / self.filled.clamp_min(1)).sqrt()
 
 
-def open_sums(
-    fed: Federation, replies: Mapping[int, Payload], columns: Columns | None = None
+def sum_columns(
+    fed: Federation, width: int, columns: Columns | None = None, replies: Mapping[int, Payload] | None = None
 ) -> tuple[ColumnSums, dict[int, Tensor], dict[int, list[Tensor]]]:
-    """Return sums over all clients, and of each the `moments_of` columns, and by column the frequencies of categories.
+    """Return sums over all clients, and of each its `moments_of` columns and the frequencies of their categories.
 
-    They come from the clients' replies to `moments`, and from squares and frequencies that they are asked for: of these
-    `columns` of tables, or of arrays without any.
+    They are of the `width` columns of tables, or of arrays or channels without `columns`. Without `replies` to
+    `moments` they are secure: nothing is known of single clients.
     """
-    parts = {i: _placed(replies[i], columns) for i in sorted(replies)}
-    filled, total, low, high = (torch.stack(part) for part in zip(*parts.values(), strict=True))
+    lengths = count_lengths(columns or ())
+    question: Payload = {} if columns is None else {"columns": plain(columns)}
+    if replies is None:
+        terms = [Term("filled", (width,)), Term("sum", (width,), wide=True), Term("samples")]
+        first = sums_of_all(fed, column_sums, question, terms)
+        filled, total = first["filled"], first["sum"]
+        question |= {"mean": total / filled.clamp_min(1), "unit": torch.ones_like(total)}
+        terms = [Term("squares", (width,), wide=True), *([Term("counts", (sum(lengths),))] if sum(lengths) else [])]
+        second = sums_of_all(fed, squares, question, terms)
+        counts = second.get("counts", torch.zeros(0, dtype=torch.float64)).split(lengths)
+        return ColumnSums(int(first["samples"]), filled, total, second["squares"], list(counts)), {}, {}
+    parts = {i: _in_order(replies[i], columns) for i in sorted(replies)}
+    filled, total, low, high = torch.stack([*parts.values()], 1)
     filled, total, low, high = filled.sum(0), total.sum(0), low.amin(0), high.amax(0)
     mean = total / filled.clamp_min(1)
     unit = unit_of(torch.maximum(high - mean, mean - low))
-    lengths = count_lengths(columns or ())
-    payload: Payload = {} if columns is None else {"columns": plain(columns)}
-    expected = {"squares": (len(mean),), "counts": (sum(lengths),)}
-    answers = ask_all(fed, squares, {**payload, "mean": mean, "unit": unit}, expected)
-    of_clients = {i: moments_of(*parts[i], mean, answers[i]["squares"] * unit.square()) for i in answers if columns}
+    expected = {"squares": (width,), "counts": (sum(lengths),)}
+    answers = ask_all(fed, squares, {**question, "mean": mean, "unit": unit}, expected)
+    of_clients = {i: moments_of(parts[i], mean, answers[i]["squares"] * unit.square()) for i in answers if columns}
     samples, trimmed = sum(reply["count"] for reply in replies.values()), any("trimmed" in replies[i] for i in replies)
     all_squares, counts = sum_of(answers, "squares") * unit.square(), sum_of(answers, "counts").split(lengths)
     sums = ColumnSums(samples, filled, total, all_squares, list(counts), low, high, trimmed)
     return sums, of_clients, {client: list(answer["counts"].split(lengths)) for client, answer in answers.items()}
 
 
-def moments_of(filled: Tensor, total: Tensor, low: Tensor, high: Tensor, center: Tensor, squares: Tensor) -> Tensor:
+def _in_order(reply: Payload, columns: Columns | None) -> Tensor:
+    """Return filled cells, sum, minimum and maximum of each of the `columns`, float64 ``(4, columns)``.
+
+    Where a client has no cell they are neutral.
+    """
+    facts = torch.stack([reply[name] for name in ("filled", "sum", "min", "max")])
+    if columns is not None:
+        position = {name: i for i, name in enumerate(reply["names"])}
+        facts = torch.nn.functional.pad(facts, (0, 1))[:, [position.get(column.name, -1) for column in columns]]
+    neutral = torch.tensor([[0.0], [0.0], [math.inf], [-math.inf]], dtype=torch.float64)
+    return torch.where(facts[0] > 0, facts, neutral)
+
+
+def moments_of(facts: Tensor, center: Tensor, squares: Tensor) -> Tensor:
     """Return a client's cells of each column, mean, deviation, minimum and maximum: float64 ``(5, columns)``.
 
-    `squares` is its sum of squared distances from `center`, the mean of all clients.
+    `facts`, float64 ``(4, columns)``, are filled cells, sum, minimum and maximum, and `squares` its sum of squared
+    distances from `center`, the mean of all clients.
     """
+    filled, total, low, high = facts
     mean = total / filled
     variance = squares / filled - (mean - center).square()
     varies = (low < high) & (mean - center).isfinite() & (variance > 0)  # of one value only rounding is left
     return torch.stack([filled, mean, torch.where(varies, variance, 0.0).sqrt(), low, high])
-
-
-def _placed(reply: Payload, columns: Columns | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return filled cells, sum, minimum and maximum in the order of `columns`, neutral where a client has no cell."""
-    if columns is None:
-        return torch.full_like(reply["sum"], reply["count"]), reply["sum"], reply["min"], reply["max"]
-    position = {name: i for i, name in enumerate(reply["names"])}
-    index = torch.tensor([position.get(column.name, -1) for column in columns])
-    filled = torch.where(index >= 0, reply["filled"][index], 0.0)
-    parts = {"sum": 0.0, "min": math.inf, "max": -math.inf}
-    total, low, high = (torch.where(filled > 0, reply[name][index], neutral) for name, neutral in parts.items())
-    return filled, total, low, high
-
-
-def secure_sums(fed: Federation, width: int, columns: Columns | None = None) -> ColumnSums:
-    """Return sums over all clients by secure aggregation: the server sees no single client's part.
-
-    They are of the `width` columns of tables, or of arrays or channels without `columns`.
-    """
-    lengths, digits = count_lengths(columns or ()), (len(UNITS), width)
-    payload: Payload = {} if columns is None else {"columns": plain(columns)}
-    terms = [Term("filled", (width,)), Term("sum", digits), Term("samples")]
-    terms += [Term("counts", (sum(lengths),))] if sum(lengths) else []
-    sums = sums_of_all(fed, column_sums, payload, terms)
-    total = of_digits(sums["sum"])
-    mean = total / sums["filled"].clamp_min(1)
-    payload |= {"mean": mean, "unit": torch.ones_like(mean)}
-    of_squares = sums_of_all(fed, hidden_squares, payload, [Term("squares", digits)])["squares"]
-    counts = sums.get("counts", torch.zeros(0, dtype=torch.float64)).split(lengths)
-    return ColumnSums(int(sums["samples"]), sums["filled"], total, of_digits(of_squares), list(counts))
 
 
 def histograms_of(fed: Federation, columns: Columns | None = None) -> Ask:

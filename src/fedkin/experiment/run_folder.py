@@ -46,7 +46,7 @@ CLIENT_FOLDERS = "clients"
 """Folder with the private folders of clients in Flower's simulation."""
 LEDGER = "federation.json"
 """Only in the folder of a real federation, whose clients only its server can reach."""
-FORMAT = 2
+FORMAT = 3
 """Format of a run's folder; it grows when a version of fedkin cannot use what earlier ones wrote."""
 
 _FIELDS = {"answered": list, "missing": dict, "values": dict, "metrics": dict, "sent": int, "received": int}

@@ -482,7 +482,7 @@ def _means(run: _Run) -> fig.PagePart | None:
     names = preparation.columns or run.population.features or [f"column {index + 1}" for index in range(x.shape[1])]
     columns = means.abs().amax(0).argsort(descending=True, stable=True)[:_MAX_ROWS].sort().values
     caption = "Mean of each column by cluster, in standard deviations from the mean of all samples."
-    if len(preparation.encoding.low):
+    if preparation.encoding.limits.shape[1]:
         caption += " Values far from all others count as a limit, and those between are bent to the middle."
     if len(columns) < len(names):
         caption += f" Shown are the {len(columns)} of {len(names)} columns in which a cluster stands out most."

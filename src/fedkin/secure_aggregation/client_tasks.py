@@ -10,6 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from fedkin.core.replies import (
     Nullable,
     Optional,
     is_count,
+    is_flag,
     is_list,
     is_name,
     is_shape,
@@ -58,6 +60,8 @@ USED_TAG = "its tag has been used for another request"
 STILL_SEALED = "it cannot open its shares of others' keys"
 TAG = 16
 """Bytes of a tag, which identifies one sum."""
+UNITS = tuple(2.0**power for power in range(100, -60, -20))
+"""What the pieces of a number of any size are multiples of."""
 MASKED, DEALERS, REVEALED = LASTING + "tags", LASTING + "dealers", LASTING + "revealed"
 """Entries of a client's state: tags of the requests it has masked replies to, of its dealers, and of the shares it has
 revealed, each with a digest of the request."""
@@ -69,12 +73,23 @@ _SECRET = "sums_key"
 class Term:
     """A tensor or number of a reply that is summed over clients; its shape is ``()`` for a number.
 
-    `factor` is the name of a number in the reply that it is multiplied by, at the client.
+    `factor` is the name of a number in the reply that it is multiplied by, at the client. Of `wide` terms numbers may
+    be of any size: they are split into digits, and the sums of these put together again.
     """
 
     name: str
     shape: tuple[int, ...] = ()
     factor: str | None = None
+    wide: bool = False
+
+    @property
+    def length(self) -> int:
+        """How many numbers are summed for it."""
+        return prod(self.shape) * (len(UNITS) if self.wide else 1)
+
+    def total(self, sums: Tensor) -> Tensor:
+        """Return the sum of the term from those of its numbers, float64 ``(length,)``."""
+        return (of_digits(sums.view(len(UNITS), -1)) if self.wide else sums).view(self.shape)
 
 
 def _is_term_shape(value: Any) -> bool:
@@ -135,7 +150,7 @@ def send_shares(client: Client, payload: Payload) -> Payload:
     takes={
         **GROUP, "dealers": is_list(is_count), "publics": uint8("dealers", len(KINDS), KEY),
         "shares": uint8("dealers", len(KINDS), SEALED), "task": is_name,
-        "terms": ListOf({"name": is_name, "shape": _is_term_shape, "factor": Nullable(is_name)}),
+        "terms": ListOf({"name": is_name, "shape": _is_term_shape, "factor": Nullable(is_name), "wide": is_flag}),
         "payload": lambda value: isinstance(value, dict),
     },
     may_hold={**_REFUSED, "masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "sealed": is_list(is_count)},
@@ -239,8 +254,22 @@ def values_of(reply: Payload, terms: Sequence[Term]) -> Tensor:
             value = value * float(reply[term.factor])
         if not bool(value.isfinite().all()):
             raise ValueError(f"'{term.name}' is not finite")
-        values.append(value.flatten())
+        values.append((to_digits(value.flatten()) if term.wide else value).flatten())
     return torch.cat(values)
+
+
+def to_digits(values: Tensor, units: Sequence[float] = UNITS) -> Tensor:
+    """Split numbers ``(n,)`` into multiples of `units`, float64 ``(pieces, n)``, all but the first below 2^20."""
+    rest, digits = values.double(), []
+    for unit in units[:-1]:
+        digits.append((rest / unit).round())
+        rest = rest - digits[-1] * unit
+    return torch.stack([*digits, rest / units[-1]])
+
+
+def of_digits(digits: Tensor, units: Sequence[float] = UNITS) -> Tensor:
+    """Return the numbers ``(n,)`` that `to_digits` split, or sums of such."""
+    return (torch.tensor(units, dtype=torch.float64)[:, None] * digits).sum(0)
 
 
 # What a client checks before it takes part.

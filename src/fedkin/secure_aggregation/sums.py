@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,8 +50,8 @@ class Sum:
     @cached_property
     def totals(self) -> dict[str, Tensor]:
         """Totals over all groups, float64, by name of the term."""
-        parts = masks.decode(self.by_group).split([prod(term.shape) for term in self.terms])
-        return {term.name: part.view(term.shape) for term, part in zip(self.terms, parts, strict=True)}
+        parts = masks.decode(self.by_group).split([term.length for term in self.terms])
+        return {term.name: term.total(part) for term, part in zip(self.terms, parts, strict=True)}
 
     @classmethod
     def of(cls, parts: Iterable[Sum]) -> Sum:
@@ -311,7 +310,7 @@ def _collect_masked(
     fed: Federation, task: Task, payloads: Mapping[int, Payload], terms: Sequence[Term], attempts: Sequence[SumAttempt]
 ) -> None:
     """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers."""
-    length = sum(prod(term.shape) for term in terms)
+    length = sum(term.length for term in terms)
     going = [attempt for attempt in attempts if len(attempt.publics) >= attempt.needed]
     attempt_of = {client: attempt for attempt in going for client in attempt.publics}
     requests: dict[int, Payload] = {}

@@ -32,7 +32,6 @@ from fedkin.core.client_array import Block
 from fedkin.core.replies import doubles, int64, is_count, positive, reals
 from fedkin.core.seeds import draw_seed
 from fedkin.data.preparation import new_rows
-from fedkin.data.statistics import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (
     ENOUGH,
@@ -46,11 +45,11 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     leading_components,
     samples_of,
 )
-from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
+from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, UNITS, of_digits, to_digits
 from fedkin.secure_aggregation.sums import ClientSums, direct_failures
 
 _BATCH = 2048
-_DIGITS = len(SCALED_UNITS)
+_UNITS = UNITS[3:]  # squares and sums of prepared numbers are below 2^60
 _LLOYD_ROUNDS = 2
 """Rounds after the last split; each round of splitting moves the centres as well."""
 _MAX_LEVELS, _GAIN, _POOR_LEVELS = 12, 1.02, 2
@@ -66,7 +65,7 @@ _MAX_CENTRES = 3_000
 
 @client_task(
     takes={"space": SPACE},
-    holds={"count": int64(1), "total": doubles(_DIGITS, "width"), "squares": doubles(_DIGITS, 1)},
+    holds={"count": int64(1), "total": doubles(len(_UNITS), "width"), "squares": doubles(len(_UNITS), 1)},
     sends="How many rows, and the mean and spread of each column",
     of_many=True,
 )
@@ -76,8 +75,8 @@ def send_feature_sums(client: Client | Block, payload: Payload) -> Payload:
     squares = sum(batch.double().square().sum() for batch in features.split(_BATCH))
     return {
         "count": torch.tensor([len(features)]),
-        "total": to_digits(features.sum(0, dtype=torch.float64), SCALED_UNITS),
-        "squares": to_digits(torch.as_tensor(squares, dtype=torch.float64)[None], SCALED_UNITS),
+        "total": to_digits(features.sum(0, dtype=torch.float64), _UNITS),
+        "squares": to_digits(torch.as_tensor(squares, dtype=torch.float64)[None], _UNITS),
     }
 
 
@@ -186,12 +185,12 @@ Step = tuple[KinGraphState | None, dict[str, Any]]
 
 def _components(sums: ClientSums, state: KinGraphState, min_members: int, count: int) -> Step:
     """Find the principal components from the moments of all clients' features, which take two sums."""
-    width, shapes = state.width, {"count": (1,), "total": (_DIGITS, state.width), "squares": (_DIGITS, 1)}
+    width, shapes = state.width, {"count": (1,), "total": (len(_UNITS), state.width), "squares": (len(_UNITS), 1)}
     first = sums.ask(send_feature_sums, {"space": state.space}, shapes)
     if first is None:
         return None, {}
-    samples, total = float(first["count"]), of_digits(first["total"], SCALED_UNITS)
-    scale = math.sqrt(float(of_digits(first["squares"], SCALED_UNITS)) / max(samples, 1.0)) or 1.0
+    samples, total = float(first["count"]), of_digits(first["total"], _UNITS)
+    scale = math.sqrt(float(of_digits(first["squares"], _UNITS)) / max(samples, 1.0)) or 1.0
     centred = state.space | {"mean": (total / max(samples, 1.0)).float(), "directions": torch.zeros(width, 0)}
     payload, pairs = {"space": centred, "scale": scale}, width * (width + 1) // 2
     second = sums.ask(send_feature_scatter, payload, {"scatter": (pairs,)})
