@@ -183,37 +183,31 @@ def _unit(moments: ByClient, kind: Kind) -> tuple[str, str] | None:
         if not (gap >= 5 and is_sure):
             return None
     named, side = _fewer(small, large)
-    ratio = _mean(moments, large) / _mean(moments, small) if positive else 0.0
+    weights = [sum(moments[client].filled for client in part) for part in (small, large)]
+    totals = [sum(moments[client].filled * means[client] for client in part) for part in (small, large)]
+    ratio = totals[1] / weights[1] / (totals[0] / weights[0]) if positive else 0.0
     how = f"far {side} the others"
     if ratio >= 1.5:  # inches are 2.54 times centimetres, and kilometres 1.6 times miles
         how = f"about {ratio:,.{1 if ratio < 5 else 0}f} times {'larger' if side == 'above' else 'smaller'}"
     return _clients([client for client in moments if client in named]), how
 
 
-def _mean(moments: ByClient, clients: Sequence[str]) -> float:
-    """Return the mean of the values of several clients together."""
-    filled = sum(moments[client].filled for client in clients)
-    return sum(moments[client].filled * moments[client].mean for client in clients) / filled
-
-
 def _disjoint(levels: Mapping[str, Sequence[str]], frequencies: Frequencies) -> list[str]:
     """Return clients at which a column has no frequent category of the others, and hardly a row by chance."""
-    parts = _parts({client: set(names) for client, names in levels.items() if names})
-    return [client for part in parts[1:] if _are_apart(part, levels, frequencies) for client in part]
-
-
-def _are_apart(part: Collection[str], levels: Mapping[str, Sequence[str]], frequencies: Frequencies) -> bool:
-    """Return whether no client of a part has, but by chance, a tenth of the others' share of rows in their names."""
-    names = {name for client in levels if client not in part for name in levels[client]}
-    inside = {client: sum(rows.get(name, 0.0) for name in names) for client, rows in frequencies.items()}
     filled = {client: sum(rows.values()) for client, rows in frequencies.items()}
-    others = [client for client in frequencies if client not in part]
-    usual = sum(inside[client] for client in others) / max(sum(filled[client] for client in others), 1.0)
-    return all(
-        inside[client] <= 0.1 * usual * filled[client] and (1 - usual) ** filled[client] <= _CHANCE
-        for client in part
-        if client in frequencies
-    )
+    apart: list[str] = []
+    for part in _parts({client: set(names) for client, names in levels.items() if names})[1:]:
+        names = {name for client in levels if client not in part for name in levels[client]}
+        inside = {client: sum(rows.get(name, 0.0) for name in names) for client, rows in frequencies.items()}
+        others = [client for client in frequencies if client not in part]
+        usual = sum(inside[client] for client in others) / max(sum(filled[client] for client in others), 1.0)
+        if all(  # no client of the part has, but by chance, a tenth of the others' share of rows in their names
+            inside[client] <= 0.1 * usual * filled[client] and (1 - usual) ** filled[client] <= _CHANCE
+            for client in part
+            if client in frequencies
+        ):
+            apart += part
+    return apart
 
 
 # Names of columns, labels, and arrays.
@@ -301,9 +295,8 @@ def _same_rows(tables: Mapping[str, Table]) -> list[str]:
 def _hashes(table: Table) -> list[int]:
     """Return a hash of what each row holds, in order of the columns' names, of a category its text."""
     cells: dict[str, Any] = {}
-    for column, values in sorted(
-        zip(table.columns, table.values.numpy().T, strict=True), key=lambda part: part[0].name
-    ):
+    for column in sorted(table.columns, key=lambda column: column.name):
+        values = table.of(column.name).numpy()
         codes = np.nan_to_num(values, nan=-1).astype(int)
         cells[column.name] = pd.Categorical.from_codes(codes, [*column.categories]) if column.is_coded else values + 0.0
     return [*map(int, pd.util.hash_pandas_object(pd.DataFrame(cells), index=False))]

@@ -28,7 +28,7 @@ from fedkin.core.errors import FedkinError, listing, mid_sentence, option
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.data.options import Imputation, TableOptions
 from fedkin.data.schema import Schema, aligned, columns_of, plain, quoted
-from fedkin.data.statistics import BINS, Ask, ColumnSums, histograms_of, medians, quantile
+from fedkin.data.statistics import BINS, Ask, ColumnSums, histograms_of, quantile
 
 Mode = Literal["standard", "common", "unit", "none"]
 
@@ -325,7 +325,10 @@ def _fill_values(fed: Federation, columns: Sequence[Column], sums: ColumnSums) -
         elif sums.filled[i] < sums.samples:
             measured.append(i)
     if measured:
-        fill[measured] = medians(fed, columns, sums, measured)
+        at = torch.tensor(measured)  # where no ends are known, the histogram reaches four deviations from the mean
+        low = (sums.mean - 4.0 * sums.spread if sums.low is None else sums.low)[at]
+        high = (sums.mean + 4.0 * sums.spread if sums.high is None else sums.high)[at]
+        fill[at] = quantile(histograms_of(fed, columns)(at, low, high), 0.5, low, high)
     return torch.where(torch.tensor([column.kind == "ordinal" for column in columns]), fill.round(), fill)
 
 
@@ -365,8 +368,8 @@ def share_unit(low: Tensor, high: Tensor, spread: Tensor) -> Tensor:
     none = torch.zeros_like(varies)
     if int(varies.sum()) < _MIN_SHARING:
         return none
-    (least, of_least), (greatest, of_greatest) = _most_frequent(low[varies]), _most_frequent(high[varies])
-    if of_least >= 0.5 and of_greatest >= 0.5:
+    least, greatest = low[varies].mode().values, high[varies].mode().values
+    if 2 * min((low[varies] == least).sum(), (high[varies] == greatest).sum()) >= varies.sum():
         shared = varies & (low >= least) & (high <= greatest)
     else:
         smallest, largest = spread[varies].quantile(0.05), spread[varies].quantile(0.95)
@@ -375,12 +378,6 @@ def share_unit(low: Tensor, high: Tensor, spread: Tensor) -> Tensor:
         if largest > _SAME_ORDER * smallest or middles.max() - middles.min() > _SAME_ORDER * spread[shared].max():
             return none
     return shared if int(shared.sum()) >= _MIN_SHARING else none
-
-
-def _most_frequent(values: Tensor) -> tuple[float, float]:
-    """Return the most frequent value, and the fraction of all values that equal it."""
-    unique, counts = values.unique(return_counts=True)
-    return float(unique[counts.argmax()]), float(counts.max()) / len(values)
 
 
 def constant(mean: Tensor, spread: Tensor) -> Tensor:

@@ -83,10 +83,6 @@ class Preparation:
     centres: Tensor | None = None
     encoder: str = ""
 
-    def for_clients(self) -> Self:
-        """Return the preparation without what is known of other clients: notes and clusters."""
-        return replace(self, notes=[], questions=(), centres=None)
-
     def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
         """Return the preparation with these notes on how data were read before its own."""
         return replace(self, notes=[*notes, *self.notes], questions=(*questions, *self.questions))
@@ -196,7 +192,7 @@ class Preparation:
 
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""
-        return self.prepared(client.x, client.table, f"Client {client.id}", client.table)
+        return self.prepared(client.x, client.table, "The client's table", client.table)  # a site does not know its id
 
     def of_tests(self, population: Population) -> Population:
         """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
@@ -229,15 +225,7 @@ def encoding_of(state: Mapping[str, Tensor]) -> Encoding | None:
 def restore_preparation(client: Client) -> None:
     """Prepare a client's freshly loaded data by the encoding in its state, if any; for resuming."""
     if (encoding := encoding_of(client.state)) is not None:
-        client.x = _encoded(client, encoding)
-
-
-def _encoded(client: Client, encoding: Encoding) -> Tensor:
-    if encoding.shape:
-        return encoding.scaled(client.x)
-    if client.table is None:
-        raise FedkinError(f"Client {client.id} has no table.", public=True)
-    return encoding.apply(client.table, "The client's table", client.table)  # a site does not know its id
+        client.x = Preparation(encoding).of(client)
 
 
 # What clients are asked.
@@ -289,7 +277,7 @@ def encode(client: Client, payload: Payload) -> Payload:
     """
     if STATE not in client.state:
         try:
-            client.x = _encoded(client, Encoding.from_tree(payload["encoding"]))
+            client.x = Preparation(Encoding.from_tree(payload["encoding"])).of(client)
         except FedkinError as error:
             raise RefusalError(str(error), error.public) from error
         client.state[STATE] = torch.frombuffer(bytearray(to_bytes(owned(payload["encoding"]))), dtype=torch.uint8)
@@ -395,27 +383,28 @@ def _common_texts(
     return texts, [f"Free text is left out {why}: {quoted(rest)}."] if rest else []
 
 
-def _with_texts(fed: Federation, encoding: Encoding, texts: Sequence[str]) -> Encoding:
+def _with_texts(fed: Federation, encoding: Encoding, names: Sequence[str]) -> Encoding:
     """Return the encoding with at most 16 principal components of each text column, of total variance 1.
 
     More say little that several clients share, and each would weigh less.
     """
     means, directions = [], []
-    for name in texts:
+    for name in names:
         answers = fed.ask_until_all_reply(statistics.text_moments, {"column": name})
-        replies = [reply for reply in answers.values() if reply]
-        count = max(1, sum(reply["count"] for reply in replies))
-        mean = torch.stack([reply["sum"] for reply in replies]).sum(0) / count
-        products = torch.stack([reply["products"].double() for reply in replies]).sum(0)
+        replies = {client: reply for client, reply in answers.items() if reply}
+        count = max(1, sum(reply["count"] for reply in replies.values()))
+        mean = statistics.sum_of(replies, "sum") / count
+        products = torch.stack([reply["products"].double() for reply in replies.values()]).sum(0)
         values, vectors = torch.linalg.eigh(products / count - torch.outer(mean, mean))
         values, vectors = values.flip(0)[:16].clamp_min(0), vectors.flip(1)[:, :16]
         signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
         means.append(mean.float())
         directions.append((vectors * signs / (values.sum().sqrt() or 1.0)).float())
-    if not texts:
+    if not names:
         return encoding
-    stacked = torch.stack(means), torch.stack(directions)
-    return replace(encoding, text_names=tuple(texts), text_means=stacked[0], text_directions=stacked[1])
+    return replace(
+        encoding, text_names=tuple(names), text_means=torch.stack(means), text_directions=torch.stack(directions)
+    )
 
 
 def _encode_all(fed: Federation, encoding: Encoding) -> None:
@@ -452,9 +441,9 @@ def _prepare_tables(
     fed: Federation, options: TableOptions, replies: Mapping[int, Payload], called: Mapping[int, str],
     texts: Sequence[str] = (),
 ) -> Preparation:  # fmt: skip
+    parts = ("names", *([] if fed.secure_sums else ["sum"]))
     lengths = {
-        i: {len(reply["names"]), len(reply["columns"]["facts"]), len(reply.get("sum", reply["names"]))}
-        for i, reply in replies.items()
+        i: {len(reply["columns"]["facts"]), *(len(reply[part]) for part in parts)} for i, reply in replies.items()
     }
     odd = [i for i in lengths if len(lengths[i]) > 1]
     fed.drop(dict.fromkeys(odd, Failure("unusable", "its columns do not fit together")))
@@ -491,30 +480,32 @@ def _comparable(schema: Schema, sums: statistics.ColumnSums, reports: Reports) -
         and not float(counts[-1])
     ]
     places = [] if len(places) == len(schema.columns) else places
-    lacking = {name: sums.samples - int(cells) for name, cells in zip(schema.names, sums.filled.tolist(), strict=True)}
-    empty = [name for name, cells in lacking.items() if 2 * cells > sums.samples and name not in places]
-    cells = listing([f"'{name}' ({lacking[name]:,})" for name in empty])
-    reasons = [
-        f"Columns are left out that have one value at each client and another at every other, so they say where a row "
-        f"comes from: {quoted(places)}."
-    ] * bool(places)
-    reasons += [f"Columns are left out that are empty in more than half of {sums.samples:,} rows: {cells}."] * bool(
-        empty
-    )
+    cells = {name: sums.samples - int(filled) for name, filled in zip(schema.names, sums.filled.tolist(), strict=True)}
+    empty = {name: count for name, count in cells.items() if 2 * count > sums.samples and name not in places}
+    reasons: list[str] = []
+    if places:
+        reasons.append(
+            "Columns are left out that have one value at each client and another at every other, so they say where a "
+            f"row comes from: {quoted(places)}."
+        )
+    if empty:
+        listed = listing([f"'{name}' ({count:,})" for name, count in empty.items()])
+        reasons.append(f"Columns are left out that are empty in more than half of {sums.samples:,} rows: {listed}.")
     rest = [i for i, name in enumerate(schema.names) if name not in (*places, *empty)]
     if not rest:
         raise FedkinError(f"No column is left to compare samples by: {' '.join(reasons)}")
-    sums = sums.of(rest)
-    codes_by_column = [
-        sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist()) for counts in sums.counts
-    ]
-    columns = tuple(
-        replace(column, categories=tuple(column.categories[code] for code in codes))
-        if column.kind == "category"
-        else column
-        for column, codes in zip([schema.columns[i] for i in rest], codes_by_column, strict=True)
-    )
-    return replace(schema, columns=columns, notes=[*schema.notes, *reasons]), sums.pooled(codes_by_column)
+    columns, counts = [], []
+    for i in rest:
+        column, frequencies = schema.columns[i], sums.counts[i]
+        if column.kind == "category":
+            codes = frequencies[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].sort().values
+            named = frequencies[codes]
+            column = replace(column, categories=tuple(column.categories[code] for code in codes.tolist()))
+            frequencies = torch.cat([named, frequencies.sum()[None] - named.sum()])
+        columns.append(column)
+        counts.append(frequencies)
+    schema = replace(schema, columns=tuple(columns), notes=[*schema.notes, *reasons])
+    return schema, sums.of(rest, counts)
 
 
 # Clients that join late.

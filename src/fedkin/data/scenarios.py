@@ -232,13 +232,9 @@ def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generat
     return allocate(y, torch.stack([_cut(size, row) for size, row in zip(sizes, weights, strict=True)]), rng)
 
 
-def apportion(total: int, weights: Sequence[float]) -> list[int]:
-    """Split `total` into integers in proportion to `weights`, rounding up those with the largest remainders."""
-    quotas = [total * weight / sum(weights) for weight in weights]
-    parts = [int(quota) for quota in quotas]
-    for i in sorted(range(len(parts)), key=lambda i: parts[i] - quotas[i])[: total - sum(parts)]:
-        parts[i] += 1
-    return parts
+def _equal(total: int, parts: int) -> list[int]:
+    """Split `total` into `parts` that differ by one at most, the larger ones first."""
+    return [total // parts + (part < total % parts) for part in range(parts)]
 
 
 def _cut(total: int, weights: Tensor) -> Tensor:
@@ -357,7 +353,7 @@ def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generato
     members = [(y == label).nonzero()[:, 0] for label in range(clients)]
     if heterogeneity == 1.0:
         return members
-    sizes = apportion(len(y), [1] * clients)
+    sizes = _equal(len(y), clients)
     first = [rows[: round(heterogeneity * size)] for rows, size in zip(members, sizes, strict=True)]
     free = torch.ones(len(y), dtype=torch.bool)
     free[torch.cat(first)] = False
@@ -638,7 +634,7 @@ class LabelClusters(PartitionScenario):
             raise FedkinError(f"clients is {self.clients}; allowed: 3 or more, one for each cluster.")
         if len(data.classes) != 10:
             raise FedkinError(f"'{data.name}' has {len(data.classes)} classes, but 'label-clusters' needs exactly 10.")
-        sizes = apportion(self.clients, [1, 1, 1] if self.balanced else [3, 7, 5])
+        sizes = _equal(self.clients, 3) if self.balanced else _cut(self.clients, torch.tensor([3.0, 7.0, 5.0])).tolist()
         if not self.balanced and self.clients == 30:
             sizes = [7, 14, 9]  # as printed, where proportions would give 6, 14 and 10
         classes_of: list[Sequence[int]] = [range(4), range(4, 7), range(7, 10)]
@@ -704,7 +700,7 @@ class MissingClasses(PartitionScenario):
         held = torch.ones(len(missing), count, dtype=torch.bool)
         for cluster, lacking in enumerate(missing):
             held[cluster, list(lacking)] = False
-        sizes = apportion(_clients_of(self.clients, data, 200 if count == 47 else 80, len(held)), [1] * len(held))
+        sizes = _equal(_clients_of(self.clients, data, 200 if count == 47 else 80, len(held)), len(held))
 
         def shares(y: Tensor, purpose: str) -> list[Tensor]:
             share = torch.bincount(y, minlength=count) // held.sum(0).clamp(min=1)

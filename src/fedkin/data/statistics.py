@@ -43,7 +43,7 @@ UNIT = doubles(None, minimum=float(torch.finfo(torch.float64).tiny))
 
 Columns = Sequence[Column]
 Ask = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Returns the `histograms` of all clients' columns at some positions, between a low and a high end of each."""
+"""Returns `column_histograms` over all clients, of columns at some positions between a low and a high end of each."""
 
 
 # Numbers.
@@ -55,17 +55,6 @@ def unit_of(reach: Tensor) -> Tensor:
     Squares in such units stay small, however large the values are.
     """
     return torch.where(reach > 0, torch.pow(2.0, torch.frexp(reach.double()).exponent.double()), 1.0)
-
-
-def histograms(values: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Count the values of each column in bins of equal width between `low` and `high`: float64 ``(columns, 256)``.
-
-    The first and the last bin take the rest; NaN are not counted.
-    """
-    width = (high - low).clamp_min(torch.finfo(torch.float64).tiny)
-    bins = ((values - low) / width * BINS).clamp(0, BINS - 1)
-    counts = [column[~column.isnan()].long().bincount(minlength=BINS).double() for column in bins.T]
-    return torch.stack(counts) if counts else torch.zeros(0, BINS, dtype=torch.float64)
 
 
 def quantile(counts: Tensor, fraction: float, low: Tensor, high: Tensor) -> Tensor:
@@ -139,16 +128,14 @@ def moments(client: Client, payload: Payload) -> Payload:
 
     The reply is ``trimmed`` where extremes must not leave.
     """
-    values, table = _values(client, {}), client.table
+    values, numbers = _values(client, {})
     empty = values.isnan()
     filled = (~empty).sum(0).double()
-    parts = {"sum": torch.where(empty, 0.0, values).sum(0)}
+    parts: Payload = {"sum": torch.where(empty, 0.0, values).sum(0)}
     parts |= {"min": torch.where(empty, math.inf, values).amin(0), "max": torch.where(empty, -math.inf, values).amax(0)}
-    facts = {"count": len(values), "filled": filled, **({} if client.extremes else {"trimmed": True})}
-    if table is None:
-        return {**facts, **parts, **_facts_of(client)}
-    parts = {name: torch.where(are_numbers(table.columns) & (filled > 0), part, 0.0) for name, part in parts.items()}
-    return {**facts, **parts, **_facts_of(client), **_reports_of(client, payload)}
+    parts = {name: torch.where(numbers & (filled > 0), part, 0.0) for name, part in parts.items()}
+    parts |= {"count": len(values), "filled": filled, **({} if client.extremes else {"trimmed": True})}
+    return {**parts, **_facts_of(client), **({} if client.table is None else _reports_of(client, payload))}
 
 
 def _facts_of(client: Client) -> Payload:
@@ -209,8 +196,8 @@ def _reports_of(client: Client, payload: Payload) -> Payload:
 )
 def column_sums(client: Client, payload: Payload) -> Payload:
     """Report filled cells and the sum of each column, 0 for categories."""
-    values = _values(client, payload)
-    total = values.nan_to_num(0.0).sum(0) * _numbers(payload)
+    values, numbers = _values(client, payload)
+    total = values.nan_to_num(0.0).sum(0) * numbers
     return {"filled": (~values.isnan()).sum(0).double(), "sum": total, "samples": len(values)}
 
 
@@ -225,14 +212,14 @@ def squares(client: Client, payload: Payload) -> Payload:
 
     Frequencies are of each column's categories, the last being all others, one column after the other.
     """
-    values = _values(client, payload)
+    values, numbers = _values(client, payload)
     distances = ((values - payload["mean"]) / payload["unit"]).nan_to_num(0.0)
     counts = [torch.zeros(0, dtype=torch.float64)]
     for i, length in enumerate(count_lengths(columns_of(payload)) if "columns" in payload else ()):
         if length:
             codes = values[:, i]
             counts.append(codes[~codes.isnan()].long().bincount(minlength=length).double())
-    return {"squares": distances.square().sum(0) * _numbers(payload), "counts": torch.cat(counts)}
+    return {"squares": distances.square().sum(0) * numbers, "counts": torch.cat(counts)}
 
 
 @client_task(
@@ -242,19 +229,25 @@ def squares(client: Client, payload: Payload) -> Payload:
     of_rows=True,
 )
 def column_histograms(client: Client, payload: Payload) -> Payload:
-    """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest."""
-    values = _values(client, payload)
+    """Report how many values of columns, or those ``at`` positions of an array, lie in each bin of equal width.
+
+    The first and the last bin take the rest.
+    """
+    values, _ = _values(client, payload)
     if "at" in payload:
         if bool((payload["at"] >= values.shape[1]).any()):
             raise FedkinError(
                 f"Column {int(payload['at'].amax())} was asked for, but samples have {values.shape[1]}.", public=True
             )
         values = values[:, payload["at"]]
-    return {"histograms": histograms(values, payload["low"], payload["high"])}
+    width = (payload["high"] - payload["low"]).clamp_min(torch.finfo(torch.float64).tiny)
+    bins = ((values - payload["low"]) / width * BINS).clamp(0, BINS - 1)
+    counts = [column[~column.isnan()].long().bincount(minlength=BINS).double() for column in bins.T]
+    return {"histograms": torch.stack([*counts, torch.zeros(BINS, dtype=torch.float64)])[:-1]}
 
 
-def _values(client: Client, payload: Payload) -> Tensor:
-    """Return the values of the columns in question, float64 ``(n, columns)``; of images those of each channel.
+def _values(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
+    """Return values of the columns in question, float64 ``(n, columns)``, and which are numbers; of images by channel.
 
     They are of the table's own columns where the payload names none. Where extremes must not leave, values at either
     end of a column are the fifth from there, or all their mean where there are no ten; so nothing finds one.
@@ -270,16 +263,12 @@ def _values(client: Client, payload: Payload) -> Tensor:
     else:
         values = client.x.double() if client.x.ndim == 2 else client.x.double().movedim(1, -1).flatten(0, -2)
     if client.extremes:
-        return values
+        return values, numbers
     filled, ordered = (~values.isnan()).sum(0), values.sort(0).values  # NaN comes last
     places = torch.stack([torch.full_like(filled, MIN_MEMBERS - 1), filled - MIN_MEMBERS])
     ends = ordered.gather(0, places.clamp(0, len(values) - 1))
     low, high = torch.where(filled >= 2 * MIN_MEMBERS, ends, values.nanmean(0))
-    return torch.where(numbers, values.clamp(low, high), values)
-
-
-def _numbers(payload: Payload) -> Tensor | int:
-    return are_numbers(columns_of(payload)) if "columns" in payload else 1
+    return torch.where(numbers, values.clamp(low, high), values), numbers
 
 
 # Sums over all clients.
@@ -312,20 +301,11 @@ class ColumnSums:
     high: Tensor | None = None
     trimmed: bool = False
 
-    def of(self, positions: Sequence[int]) -> Self:
-        """Return the sums of the columns at these positions."""
-        index = torch.tensor(positions, dtype=torch.int64)
+    def of(self, positions: Sequence[int], counts: list[Tensor]) -> Self:
+        """Return the sums of the columns at these positions, with other frequencies."""
         parts = {name: getattr(self, name) for name in ("filled", "sum", "squares", "low", "high")}
-        parts = {name: None if part is None else part[index] for name, part in parts.items()}
-        return replace(self, **parts, counts=[self.counts[position] for position in positions])
-
-    def pooled(self, codes_by_column: Sequence[Sequence[int]]) -> Self:
-        """Return the sums with only some categories of each column, by their codes; the rest are pooled as *other*."""
-        counts = [
-            torch.cat([part[list(codes)], part.sum()[None] - part[list(codes)].sum()]) if len(part) else part
-            for part, codes in zip(self.counts, codes_by_column, strict=True)
-        ]
-        return replace(self, counts=counts)
+        parts = {name: None if part is None else part[list(positions)] for name, part in parts.items()}
+        return replace(self, **parts, counts=counts)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -408,15 +388,3 @@ def histograms_of(fed: Federation, columns: Columns | None = None) -> Ask:
         return sum_of(ask_all(fed, column_histograms, payload, {"histograms": shape}), "histograms")
 
     return ask
-
-
-def medians(fed: Federation, columns: Columns, sums: ColumnSums, positions: Sequence[int]) -> Tensor:
-    """Return the median of the columns at `positions`, from histograms of 256 bins, float64 ``(positions,)``.
-
-    `sums` are those of the `columns`. Where minimum and maximum are not known, a histogram spans four standard
-    deviations on either side of the mean.
-    """
-    index = torch.tensor(positions)
-    low = (sums.mean - 4.0 * sums.spread if sums.low is None else sums.low)[index]
-    high = (sums.mean + 4.0 * sums.spread if sums.high is None else sums.high)[index]
-    return quantile(histograms_of(fed, columns)(index, low, high), 0.5, low, high)

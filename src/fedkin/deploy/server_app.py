@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +262,6 @@ def _part(run: Run, result: dict[str, Any], client: int) -> Payload:
     return {
         "method": run.config.method_name,
         "result": share,
-        "preparation": run.preparation.for_clients().tree(),
+        "preparation": replace(run.preparation, notes=[], questions=(), centres=None).tree(),
         "classes": run.population.classes,
     }
