@@ -107,7 +107,6 @@ KEY = (
         ("device=3", "'device' is 3 in the settings; it should be a section, [device]."),
         ("method.name=tyo", "Unknown method 'tyo'; did you mean 'toy'?"),
         ("rounds", "A setting is section.key=value, such as method.local_epochs=30, not 'rounds'."),
-        ("federation.quorum=0.5", "'federation.quorum' is for real federations"),
         ("federation.clients=['a', 'b', 'a']", "'federation.clients' lists 'a' twice."),
         (f"federation={{clients = ['a'], keys = {{b = '{KEY}'}}}}", "'federation.keys' has a key of 'b', which"),
         (f"federation.keys={{a = '{KEY}', b = '{KEY} of b'}}", "'federation.keys' has one key for 'a' and 'b';"),

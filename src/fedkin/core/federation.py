@@ -120,8 +120,6 @@ class Federation(ABC):
         Bytes by direction, so far.
     seconds : float
         Computing time of all clients together, so far, where the engine measures it; no method may depend on it.
-    needs_all : bool
-        Whether the exchange under way needs all replies, so that no engine may close it before.
     refused : list of str
         A sentence about each node that was refused since the last record, which empties the list.
     requested, usable : int
@@ -164,7 +162,7 @@ class Federation(ABC):
         self.seed, self.exchange, self.settled = seed, 0, 0
         self.traffic, self.seconds = Traffic(), 0.0
         self.requested = self.usable = 0
-        self.needs_all = self.secure_sums = False
+        self.secure_sums = False
         self.refused: list[str] = []
         self.keys: dict[int, Tensor] = {}
         self.signed: dict[int, dict[str, str]] = {}
@@ -298,11 +296,7 @@ class Federation(ABC):
                 break
             if attempt:
                 self.pause(attempt)
-            self.needs_all = True
-            try:
-                answer = self.ask(task, waiting, expected)
-            finally:
-                self.needs_all = False
+            answer = self.ask(task, waiting, expected)
             if not attempt and not answer.missing:
                 return answer
             replies.update(answer)

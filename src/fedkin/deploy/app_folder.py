@@ -40,9 +40,7 @@ def init(
     """
     check_empty(folder, "give a new one")
     number = [] if sites is None else [f"federation.sites={sites}"]
-    trial = load_config(experiment, [*FEDERATED, *number, *settings]).federation
-    if sites is not None and trial.sites != sites:
-        raise FedkinError(f"--sites is {sites}, but 'federation.sites' {trial.sites}; give one of them.")
+    trial = load_config(experiment, [*FEDERATED, *settings, *number]).federation
     sites = trial.sites or len(trial.listed) or 3
     config = load_config(experiment, [*FEDERATED, *settings, f"federation.sites={sites}"])
     check_federated(config)
@@ -68,7 +66,7 @@ def init(
         if path.endswith(".sh") and path != "environment.sh":  # which the others read
             (folder / path).chmod(0o755)
     write_atomically(folder / "experiment.toml", config.to_toml())
-    for file, content in ({} if insecure else new_certificates(name)).items():
+    for file, content in ({} if insecure else new_certificate(name)).items():
         (write_secret if file.endswith(".key") else write_atomically)(folder / "certificates" / file, content)
 
 
@@ -107,50 +105,24 @@ def check_federated(config: Config) -> None:
 # Certificates of a server and keys of sites, for encryption and authentication of messages.
 
 
-def new_certificates(name: x509.GeneralName) -> dict[str, bytes]:
-    """Create a certificate authority and a server's certificate, valid for two years, as four files with their keys.
-
-    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``; `name` is that of the server.
-    """
-    authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    authority_key = authority.public_key()
-    extensions: dict[str, list[tuple[x509.ExtensionType, bool]]] = {
-        "ca": [
-            (x509.BasicConstraints(ca=True, path_length=0), True),
-            (x509.SubjectKeyIdentifier.from_public_key(authority_key), False),
-        ],
-        "server": [
-            (x509.SubjectAlternativeName([name]), False),
-            (x509.BasicConstraints(ca=False, path_length=None), True),
-            (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
-            (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key), False),
-        ],
-    }
-    unused = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only",
-         "decipher_only"), False,
-    )  # fmt: skip
-    subjects = {
-        kind: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"fedkin {kind}")]) for kind in extensions
-    }
+def new_certificate(name: x509.GeneralName) -> dict[str, bytes]:
+    """Create a server's key and a certificate of its `name` that it signs itself, valid for two years, as files."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedkin server")])
     today = datetime.datetime.now(datetime.UTC)
-    files = {}
-    for kind, key in (("ca", authority), ("server", server)):
-        signs = key is authority
-        usage = x509.KeyUsage(digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, **unused)
-        builder = x509.CertificateBuilder(
-            issuer_name=subjects["ca"],
-            subject_name=subjects[kind],
-            public_key=key.public_key(),
-            serial_number=x509.random_serial_number(),
-            not_valid_before=today - datetime.timedelta(hours=1),  # for clocks that differ
-            not_valid_after=today + datetime.timedelta(days=730),
-        )
-        for extension, critical in [*extensions[kind], (usage, True)]:
-            builder = builder.add_extension(extension, critical)
-        files[f"{kind}.key"] = _private(key, serialization.PrivateFormat.PKCS8)
-        files[f"{kind}.crt"] = builder.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
-    return files
+    builder = x509.CertificateBuilder(
+        issuer_name=subject,
+        subject_name=subject,
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=today - datetime.timedelta(hours=1),  # for clocks that differ
+        not_valid_after=today + datetime.timedelta(days=730),
+    )
+    # Sites trust it as its own authority.
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(x509.SubjectAlternativeName([name]), critical=False)
+    public = builder.sign(key, hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
+    return {"ca.crt": public, "server.crt": public, "server.key": _private(key, serialization.PrivateFormat.PKCS8)}
 
 
 def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:

@@ -94,14 +94,9 @@ def refusals_in_the_log() -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
             raise SystemExit(2) from error
         # What is no `Exception` would leave the run under way until Flower misses its heartbeat, after a minute.
-        logging.getLogger("flwr").addFilter(_is_news)
+        exit_line = "Exit Code: "
+        logging.getLogger("flwr").addFilter(lambda line: not line.exc_info and exit_line not in line.getMessage())
         raise
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether a line of Flower's log says something else than that a `FedkinError` was raised."""
-    is_ours = isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], FedkinError)
-    return not is_ours and not record.getMessage().startswith("Exit Code: ")
 
 
 def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
@@ -156,7 +151,6 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             federation.timeout,
             classes,
             order=order,
-            quorum=federation.quorum,
             like=ledger.like,
             min_clients=federation.min_clients,
             on_drop=_log,

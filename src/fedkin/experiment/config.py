@@ -148,8 +148,6 @@ class FederationSection(BaseModel):
         Public keys by name, the lines of the clients' ``site.key.pub``: a client is admitted only with its own key.
     sites : int or None
         Sites that a real federation begins with.
-    quorum : float
-        Fraction of the sites asked whose replies close a round of a real federation, in (0, 1]; or `timeout` does.
     timeout : float
         On Flower, seconds after which a client that has not replied counts as missing.
     patience : float
@@ -170,7 +168,6 @@ class FederationSection(BaseModel):
     clients: list[Name] = []
     keys: dict[Name, Name] = {}
     sites: PositiveInt | None = None
-    quorum: Annotated[float, Interval(gt=0, le=1)] = 1.0
     timeout: Annotated[float, Gt(0)] = 3600.0
     patience: Annotated[float, Gt(0)] = 600.0
     min_clients: PositiveInt = 2
@@ -539,7 +536,7 @@ def _sentence(
 def _check(method: type[Any], checked: Any) -> None:
     """Check what several options say together; raise FedkinError if they do not fit the method or each other."""
     name, evaluation, federation = checked.method.name, checked.evaluation, checked.federation
-    is_real, clusters = checked.data.source == "federation", method.traits.clusters
+    clusters = method.traits.clusters
     if evaluation.stop and None in (evaluation.target, evaluation.reach):
         raise FedkinError("'evaluation.stop' needs 'evaluation.target' and 'evaluation.reach', which say when to stop.")
     if checked.device.name not in ("cpu", "auto") and not method.traits.has_device:
@@ -550,11 +547,6 @@ def _check(method: type[Any], checked: Any) -> None:
     if evaluation.like is not None and clusters != "samples":
         raise FedkinError(f"'evaluation.like' keeps the numbers of clusters of samples, and '{name}' forms none.")
     federation.check()
-    if federation.quorum < 1 and (not is_real or clusters != "clients" or federation.secure_sums):
-        raise FedkinError(
-            "'federation.quorum' is for real federations whose method clusters clients, without "
-            "'federation.secure_sums', whose masks all sites share."
-        )
     if federation.secure_sums:
         _check_sums(method, checked)
 

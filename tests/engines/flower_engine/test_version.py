@@ -62,15 +62,14 @@ class OldGrid(Nodes):
     get_nodes = property()  # raises AttributeError, so that there is none
 
 
-def test_without_keys_of_nodes_a_federation_runs_and_listed_keys_are_refused(tmp_path: Path) -> None:
+def test_without_keys_of_nodes_a_federation_runs_and_a_listed_key_is_nobodys(tmp_path: Path) -> None:
     clients = [Client(i, torch.ones(4, 2)) for i in range(2)]
     grid = OldGrid(nodes_of(sites_of(clients, tmp_path)).app, 2)
     assert connected_nodes(grid) == {1000: Node(), 1007: Node()}
     roster = Roster(grid)
     assert [member.key for member in roster.gather(2, 5)] == ["", ""]
-    Roster(grid, listed={"site-0": ""})  # a name alone
-    with pytest.raises(FedkinError, match=r"'federation\.keys' lists keys"):
-        Roster(grid, listed={"site-0": "ecdsa-sha2-nistp384 AAAA"})
+    with pytest.raises(FedkinError, match="0 of 1 sites are there"):
+        Roster(grid, listed={"site-0": "ecdsa-sha2-nistp384 AAAA"}).gather(1, 0)
 
 
 def test_before_1_38_a_site_that_was_away_is_asked_who_it_is_again(tmp_path: Path) -> None:

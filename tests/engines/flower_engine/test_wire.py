@@ -150,23 +150,10 @@ def numbers(replies: dict[int, Any]) -> dict[int, int]:
     return {client: reply["number"] for client, reply in replies.items()}
 
 
-def test_a_round_closes_when_enough_have_replied(tmp_path):
-    pace, began = Pace(tmp_path, timeout=60, quorum=0.75), time.monotonic()
-    assert numbers(pace.ask(1, slow=[2])) == {0: 1, 1: 1, 3: 1}
-    assert time.monotonic() - began < 30
-    assert pace.fed.missing == {2: "late: 3 of 4 had replied"}
-
-
-def test_or_when_its_time_is_over(tmp_path):
-    pace = Pace(tmp_path, quorum=0.75)
+def test_a_round_closes_when_its_time_is_over(tmp_path):
+    pace = Pace(tmp_path)
     assert numbers(pace.ask(1, slow=[1, 2])) == {0: 1, 3: 1}
     assert pace.fed.missing == dict.fromkeys((1, 2), "no reply in 0.4 seconds")
-
-
-def test_a_late_reply_is_refused_and_the_site_asked_anew(tmp_path):
-    pace = Pace(tmp_path, timeout=60, quorum=0.75)
-    pace.ask(1, slow=[2])
     before = len(pace.grid.sent)
-    pace.fed.quorum = 1.0
-    assert numbers(pace.ask(2)) == dict.fromkeys(range(4), 2)
+    assert numbers(pace.ask(2)) == dict.fromkeys(range(4), 2)  # a late reply to the first question is none to this
     assert pace.asked(before) == [0, 1, 2, 3]

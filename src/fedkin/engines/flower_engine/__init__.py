@@ -5,7 +5,7 @@ The strategies for an app of one's own are in `fedkin.flower`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -77,15 +77,6 @@ def connected_nodes(grid: Grid) -> dict[int, Node]:
     if hasattr(grid, "get_nodes"):  # since 1.38
         return {node.node_id: Node(node.last_activated_at, node.public_key) for node in grid.get_nodes()}
     return {number: Node() for number in grid.get_node_ids()}
-
-
-def check_listed_keys(grid: Grid, listed: Mapping[str, str]) -> None:
-    """Raise FedkinError if an experiment lists keys of sites, by name, and Flower does not tell those of its nodes."""
-    if any(listed.values()) and not hasattr(grid, "get_nodes"):
-        raise FedkinError(
-            f"'federation.keys' lists keys of sites, which Flower tells since 1.38, and {version('flwr')} is installed "
-            "at the server: update it there and at the sites, or give the names alone in 'federation.clients'."
-        )
 
 
 check_flower()

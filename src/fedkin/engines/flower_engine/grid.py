@@ -5,7 +5,6 @@ Sites introduce themselves, are checked, and are numbered in order of name.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.errors import listing
 from fedkin.core.payload import owned, to_bytes
 from fedkin.core.replies import Failure, is_name, is_text
-from fedkin.engines.flower_engine import check_listed_keys, connected_nodes
+from fedkin.engines.flower_engine import connected_nodes
 from fedkin.engines.flower_engine.messages import (
     HELLO,
     KEEP,
@@ -47,12 +46,11 @@ class FlowerFederation(Federation):
 
     A client that was killed and restarted while it owed a reply is asked again, with its memory as it was before the
     exchange. A client that stays away is missing once Flower gives it up, after a minute or less, or after `timeout`.
-    An exchange that does not need all replies ends once a `quorum` of clients has replied; later replies are ignored.
 
     The members of the `roster` are the clients, with ids in order of their names, or in that of `order`, where a run is
     resumed. `run` is the token of the run, hexadecimal; `timeout` is in seconds; `classes` are in the order of their
     numbers, the same at all clients. `watched` are the clients, if they run on this machine. `on_progress` is called
-    with (clients done, clients asked) during an exchange. `quorum` is a fraction of the clients asked, in (0, 1].
+    with (clients done, clients asked) during an exchange.
     `names` are those of the sites, in order of id. `like` is the token of the run that this one updates, if any.
     `common` are as of `Federation`.
     """
@@ -67,7 +65,6 @@ class FlowerFederation(Federation):
         watched: WatchedSites | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         order: Sequence[str] = (),
-        quorum: float = 1.0,
         like: str = "",
         **common: Any,
     ) -> None:
@@ -76,7 +73,6 @@ class FlowerFederation(Federation):
         self.watched = watched
         self.clients = watched.clients if watched else {}
         self.client_names = common.get("names", self.names)
-        self.quorum = quorum
         self.roster, self.grid, self.run, self.like = roster, roster.grid, run, like
         self.refused = roster.refused
         self.timeout, self.classes, self.on_progress = timeout, list(classes), on_progress
@@ -91,10 +87,9 @@ class FlowerFederation(Federation):
             content = packed.get(id(payloads[client])) or to_bytes(owned(payloads[client]))
             return self._message(TASK, replace(request, client=client), content)
 
-        quorum = 1.0 if self.needs_all else self.quorum
         ready: dict[int, Payload | str] = {}
         waiting = sorted(payloads)
-        for count, (client, reply) in enumerate(self._exchanged(sorted(payloads), message, quorum), 1):
+        for count, (client, reply) in enumerate(self._exchanged(sorted(payloads), message), 1):
             ready[client] = reply
             if self.on_progress:
                 self.on_progress(count, len(payloads))
@@ -134,7 +129,7 @@ class FlowerFederation(Federation):
         return Message(content(payload, **facts), node, TYPE, ttl=self.timeout, group_id=str(self.exchange))
 
     def _exchanged(
-        self, clients: Sequence[int], message: Callable[[int], Message], quorum: float = 1.0
+        self, clients: Sequence[int], message: Callable[[int], Message]
     ) -> Iterator[tuple[int, Payload | str]]:
         """Send each client its message, and yield (client, reply or reason) as replies arrive."""
         owing: dict[str, int] = {}
@@ -154,7 +149,6 @@ class FlowerFederation(Federation):
                 names = ", ".join(self.names[client] for client in sorted(owing.values()))
                 self.roster.report(f"Waiting for {names}, for {clock - began:.0f} s so far")
 
-        used, enough = 0, math.ceil(quorum * len(clients))
         self.roster.greet()
         for client in clients:
             sent = self._push(client, message)
@@ -162,13 +156,8 @@ class FlowerFederation(Federation):
             if not sent:
                 yield client, "not connected"
         for client, reply in poll(self.grid, owing, self.timeout, between):
-            answer = self._read(reply)
-            used += not isinstance(answer, str)
-            yield client, answer
-            if used >= enough:
-                break
-        late, silent = f"late: {used} of {len(clients)} had replied", f"no reply in {self.timeout:g} seconds"
-        yield from ((client, late if used >= enough else silent) for client in owing.values())
+            yield client, self._read(reply)
+        yield from ((client, f"no reply in {self.timeout:g} seconds") for client in owing.values())
 
     def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
         """Send the message again to clients that owe a reply and have just restarted."""
@@ -290,7 +279,6 @@ class Roster:
         forgotten: Collection[str] = (),
         grows: bool = False,
     ) -> None:
-        check_listed_keys(grid, listed or {})
         self.grid, self.known, self.report, self.labels = grid, dict(identities or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
         self.forgotten, self.grows = set(forgotten), grows
