@@ -24,9 +24,8 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.runner import Callback
 from fedkin.data.inputs import ClientFiles
 from fedkin.experiment.config import load_config
-from fedkin.studies.cells import run_cell
-from fedkin.studies.comparison import CHANCE, Score, best_numbers, recommend
-from fedkin.studies.question import Candidate
+from fedkin.studies.compare import run_cell
+from fedkin.studies.comparison import CHANCE, Candidate, Score, best_numbers, recommend
 from sources import add, known_cells
 
 SKLEARN = {"wine": load_wine, "iris": load_iris, "breast-cancer": load_breast_cancer}

@@ -13,10 +13,8 @@ import pytest
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.studies import compare as comparing
-from fedkin.studies.cells import CellResult, run_cell
-from fedkin.studies.compare import compared, parsed_duration
-from fedkin.studies.comparison import Comparison
-from fedkin.studies.question import Question, question_of
+from fedkin.studies.compare import Question, compared, parsed_duration, question_of, run_cell
+from fedkin.studies.comparison import CellResult, Comparison
 from shell import fedkin as command
 from site_files import sites
 
@@ -114,7 +112,7 @@ def test_clients_in_memory_are_compared_as_files_are(tmp_path: Path) -> None:
     comparison = fedkin.compare(SITES, TRUTH, out=tmp_path, **OPTIONS)
     assert comparison.recommended == "kfed"
     assert comparison.table.loc[comparison.table["recommended"], "ari"].tolist() == [1.0]
-    assert comparison.use == ("fedkin.KFed(n_clusters=2).fit(clients)",)
+    assert comparison.use == ()
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"comparison.json", "report.html"}
 
@@ -141,7 +139,7 @@ def test_no_run_begins_after_the_budget(
 
 def test_budgets_are_durations() -> None:
     assert [parsed_duration(text) for text in ("90s", "1.5h", 2)] == [90, 5400, 2]
-    for text in ("", "0s", "10", "m", -1, True, float("inf"), "1h30m"):
+    for text in ("", "0s", "10", "m", -1, float("inf"), "soon"):
         with pytest.raises(FedkinError):
             parsed_duration(text)
 

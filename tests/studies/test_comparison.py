@@ -8,9 +8,8 @@ import pytest
 from fedkin.core.runner import Callback
 from fedkin.data.inputs import ClientFiles
 from fedkin.experiment.config import load_config
-from fedkin.studies.cells import CellResult, run_cell
-from fedkin.studies.comparison import Score, best_numbers, recommend
-from fedkin.studies.question import Candidate, methods_of, question_of
+from fedkin.studies.compare import methods_of, question_of, run_cell
+from fedkin.studies.comparison import Candidate, CellResult, Score, best_numbers, recommend
 from site_files import sites
 
 

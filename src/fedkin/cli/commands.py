@@ -210,12 +210,11 @@ def compare(
     for name in names:
         if name != "all":
             registry.target_of("method", name)
-    from fedkin.studies.question import question_of
-
-    question = question_of(what, methods=names, **options)
     from fedkin.engines.local import keep_freed_memory
     from fedkin.experiment.terminal import show_progress
-    from fedkin.studies.compare import compared
+    from fedkin.studies.compare import compared, question_of
+
+    question = question_of(what, methods=names, **options)
 
     keep_freed_memory()
     with interruptible("a comparison begins anew"), show_progress(quiet) as progress:

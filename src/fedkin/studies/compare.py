@@ -15,26 +15,61 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
+from functools import cache
+from numbers import Integral
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 
-from fedkin.core import FedkinError
+from fedkin.clustering.metrics import Labels
+from fedkin.core import Client, FedkinError, Method, Record
 from fedkin.core.errors import checked_keywords
-from fedkin.core.files import write_atomically
-from fedkin.core.runner import Progress
+from fedkin.core.files import read_tables, write_atomically
+from fedkin.core.method import options_of
+from fedkin.core.runner import (
+    Callback,
+    Progress,
+    RecordLine,
+    Runner,
+    Timing,
+    clustered,
+    predicted_clusters,
+    result_of,
+)
+from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import FederationInput, federation_input
-from fedkin.data.population import Population
+from fedkin.data.names import files_of_clients
+from fedkin.data.population import Population, short_names
+from fedkin.data.preparation import prepare
 from fedkin.data.tables import encode_labels
-from fedkin.experiment.config import Config, config_of, flat
-from fedkin.experiment.run import check_machine
+from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.experiment import registry
+from fedkin.experiment.config import SETTINGS, Config, apply_setting, check_section, config_of, flat
+from fedkin.experiment.evaluation import evaluator_for
+from fedkin.experiment.run import ExperimentRunner, check_machine, computing, local_federation
 from fedkin.experiment.terminal import show_progress
 from fedkin.report.page import write_page
-from fedkin.studies.cells import CellResult, run_cell
-from fedkin.studies.comparison import IN_MEMORY, JSON, PAGE, WINNER, Comparison, Score, best_numbers, best_of
-from fedkin.studies.question import Candidate, Question, method_named, question_of
+from fedkin.secure_aggregation.sums import secure
+from fedkin.studies.comparison import (
+    IN_MEMORY,
+    JSON,
+    PAGE,
+    WINNER,
+    Candidate,
+    CellResult,
+    Comparison,
+    Score,
+    agreement,
+    best_numbers,
+    best_of,
+    method_named,
+)
+
+MAX_SAMPLES = 2000  # samples whose clusters are kept: agreement of two partitions of as many is known to some 0.01
 
 
 @checked_keywords
@@ -126,7 +161,9 @@ def compared(
     population = config.population() if in_memory is None else _population(config, in_memory)
     if len(population.clients) < 2:
         raise FedkinError(f"'{question.data}' has one client only; a comparison needs 2 or more.")
-    schedule = Schedule(question, population, _WarnsOnce(progress or Progress()), time.monotonic() + seconds)
+    progress = progress or Progress()
+    progress.warn = cache(progress.warn)  # type: ignore[method-assign]  # all runs are warned of the same data
+    schedule = Schedule(question, population, progress, time.monotonic() + seconds)
     for seed in range(seeds):  # one seed of all before the second of any
         for candidate in schedule.turns(seed):
             schedule.run(candidate, seed)
@@ -142,35 +179,17 @@ def compared(
     return comparison
 
 
-class _WarnsOnce(Progress):
-    """Progress of the runs, which repeats no warning."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress, self.warned = progress, set[str]()
-
-    def phase(self, text: str) -> None:
-        self.progress.phase(text)
-
-    def part(self, done: int, total: int) -> None:
-        self.progress.part(done, total)
-
-    def warn(self, text: str) -> None:
-        if text not in self.warned:
-            self.warned.add(text)
-            self.progress.warn(text)
-
-
 def parsed_duration(duration: str | float) -> float:
     """Return the seconds of a budget: a number of them, or a text such as ``"90s"``, ``"1.5h"`` or ``"10m"``.
 
     Raises FedkinError if it is something else, or zero.
     """
-    seconds = math.nan
-    if isinstance(duration, str) and re.fullmatch(r"\d+(\.\d+)?[smh]", duration):
-        seconds = float(duration[:-1]) * {"s": 1.0, "m": 60.0, "h": 3600.0}[duration[-1]]
-    elif isinstance(duration, Real) and not isinstance(duration, bool):
-        seconds = float(duration)
-    if not 0 < seconds < math.inf:
+    try:
+        delta = pd.Timedelta(duration) if isinstance(duration, str) else pd.Timedelta(seconds=duration)
+        seconds = float(delta.total_seconds())
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not 0.001 <= seconds < math.inf:  # a text without a unit would be nanoseconds
         raise FedkinError(f"'budget' is {duration!r}; it should be a time above 0, such as 90s, 10m or 2h.")
     return seconds
 
@@ -282,3 +301,223 @@ class Schedule:
         except Exception as error:  # a method's own, on data it was not made for: it ends this run and no other
             traceback.print_exc()
             results.append(f"it failed with {type(error).__name__}: {error}")
+
+
+# What is asked.
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that the runs of a comparison share.
+
+    `methods` take part, the cheapest first. `tables` are the experiment of all runs,
+    without its method and seed, and `settings` hyper-parameters for all methods that have them. The seed is that of the
+    first run. `clusters` is their number, if it is known.
+    """
+
+    methods: tuple[str, ...]
+    tables: dict[str, Any]
+    settings: dict[str, Any]
+    seed: int = 0
+    clusters: int | None = None
+
+    @property
+    def data(self) -> str:
+        """Data set as the user gave it."""
+        return str(self.tables["data"].get("source", "digits"))
+
+    @property
+    def scenario(self) -> str:
+        """Name of the scenario."""
+        return str(self.tables["simulation"]["scenario"])
+
+    @property
+    def name(self) -> str:
+        """Name for the folder, such as ``digits-own-class``."""
+        data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(self.data).name).strip("-.") or "data"
+        return f"{data}-{self.scenario}" + (f"-seed{self.seed}" if self.seed else "")
+
+    def takers(self, cheap: bool) -> list[str]:
+        """Return the methods that can be given a number of clusters and are cheap, or costly."""
+        takers = [name for name in self.methods if method_named(name).traits.takes_k]
+        return [name for name in takers if Candidate(name).is_cheap == cheap]
+
+    def candidates(self) -> list[Candidate]:
+        """Return the candidates that run first: all if the number of clusters is known, else methods that find it."""
+        candidates = []
+        for name in self.methods:
+            traits = method_named(name).traits
+            if not traits.takes_k or (self.clusters is None and traits.finds_k):
+                candidates.append(Candidate(name))
+            elif self.clusters is not None:
+                candidates.append(Candidate(name, self.clusters))
+        return candidates
+
+    def config(self, candidate: Candidate, seed: int) -> Config:
+        """Build the configuration of one run; raises FedkinError if a key or value is not allowed."""
+        data = {"seed": self.seed, **self.tables["data"]}
+        return config_of({**self.tables, "data": data, "method": candidate.settings(self.settings), "seed": seed})
+
+
+def question_of(
+    what: str,
+    scenario: str | None = None,
+    seed: int | None = None,
+    settings: Sequence[str] = (),
+    methods: Sequence[str] = ("all",),
+    clusters: int | None = None,
+) -> Question:
+    """Build the question from what a user gives on the command line or in Python.
+
+    `what` is a path that ends in ``.toml``, of which all but the method and the target is taken; or data, as
+    `fedkin.data.sources.load` and `load_clients` take them. `seed` is that of the data and of the first run, by default
+    the file's, or 0. Of the `settings`, ``"section.key=value"``, those of ``method`` are for all methods that have the
+    key. Raises FedkinError if anything is not allowed.
+    """
+    tables: dict[str, Any] = {"data": {"source": what}}
+    if what.endswith(".toml"):
+        tables = {name: table for name, table in read_tables(Path(what)).items() if name != "method"}
+        for section in tables:
+            check_section(tables, section, f"in {what}")
+    tables = {"data": {}, "simulation": {}, **tables}
+    tables["simulation"] |= {} if scenario is None else {"scenario": scenario}
+    for setting in settings:
+        apply_setting(tables, setting)
+    for section in tables:
+        check_section(tables, section, SETTINGS)
+    first_seed, shared = tables.pop("seed", 0), tables.pop("method", {})
+    tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
+    for target in ("target", "reach", "stop"):  # runs of a comparison come to their end
+        tables["evaluation"].pop(target, None)
+    simulation, source = tables["simulation"], str(tables["data"].get("source", "digits"))
+    is_divided = "column" in simulation or files_of_clients(source)
+    simulation.setdefault("scenario", "files" if is_divided else "own-class")
+    chosen = methods_of(methods)
+    fields = {field.name for name in chosen for field in options_of(method_named(name))}
+    if wrong := [key for key in shared if key not in fields or key == "n_clusters"]:
+        raise FedkinError(
+            f"method.{wrong[0]} is no setting of all methods compared; 'clusters' says how many there are."
+        )
+    return Question(chosen, tables, shared, first_seed if seed is None else seed, clusters)
+
+
+def methods_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the methods that take part, the cheapest first: those named, or with ``("all",)`` all of samples.
+
+    Raises FedkinError if a name is unknown or that of a method of clients, or there is none.
+    """
+    listed = [name for name in registry.METHODS if method_named(name).traits.clusters == "samples"]
+    if tuple(names) == ("all",):
+        return tuple(listed)
+    if not names:
+        raise FedkinError("'methods' names none; give one or more from `fedkin list`, or all.")
+    for name in names:
+        if method_named(name).traits.clusters != "samples":
+            raise FedkinError(f"Method '{name}' clusters no samples; `fedkin reproduce` compares those of clients.")
+    order = {name: place for place, name in enumerate(listed)}
+    return tuple(dict.fromkeys(sorted(names, key=lambda name: order.get(name, len(order)))))
+
+
+# A run, and how far halves of the samples find its clusters again.
+
+
+class _CellRunner(ExperimentRunner):
+    """Runner of a cell, which writes nothing; its last record is `line`, and `seconds` are those of the method."""
+
+    def start(self) -> Any:
+        self.line: RecordLine = {}
+        self.seconds = 0.0
+        self.populate(0)
+        return super().start()
+
+    def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
+        if record is None or not state.finished:
+            return {}
+        self.fed.refresh()
+        evaluate = evaluator_for(self.method)
+        return evaluate(self.method, self.population, self.fed, state) if evaluate else {}
+
+    def keep(self, state: Any, timing: Timing, line: RecordLine | None) -> Any:
+        self.seconds += timing["seconds"]
+        self.line = line or self.line
+        return state
+
+
+def run_cell(config: Config, population: Population, progress: Callback) -> CellResult:
+    """Run a cell on copies of the population's clients.
+
+    The method is run on random halves of each client's samples, too, by the run's seed. Raises FedkinError if the data
+    or the method's settings are refused, or the method fails on them.
+    """
+    clients = [replace(client, state={}) for client in population.clients]
+    population = replace(population, clients=clients)
+    with computing(config), one_thread():
+        fed = _federation(config, clients, short_names(population.names), progress)
+        fed.leave(population.away(0))
+        preparation = prepare(fed, config.data.table.of(config.method), population.names)
+        for i in population.absent:
+            clients[i].x = preparation.of(clients[i])
+        prepared = _copies(clients)
+        runner = _CellRunner(config, preparation.of_tests(population), fed, preparation, progress)
+        result_of(runner.method, fed, runner.steps())
+        labels = _pooled(clients, clustered(fed))
+        drawn = torch.randperm(len(labels), generator=derive_generator(0, "looked at"))[:MAX_SAMPLES]
+        clusters = len(np.unique(labels[labels >= 0]))
+        again = agreement_of_halves(config, prepared, clusters, progress)
+        line = runner.line
+        metrics = {name: value for name, value in line["metrics"].items() if isinstance(value, int | float | list)}
+        traffic, some_labels = line["sent"] + line["received"], labels[drawn.sort().values.numpy()].tolist()
+        return CellResult(metrics, clusters, again, some_labels, traffic, round(runner.seconds, 3), line["step"])
+
+
+def agreement_of_halves(config: Config, clients: Sequence[Client], clusters: int, progress: Callback) -> float:
+    """Return how far what one half of the samples finds is found again in the other half, in [-1, 1]; 0 by chance.
+
+    Each client's rows are split in two at random, by the run's seed. The method, run on one half, predicts the clusters
+    of the other half's rows; they are compared (adjusted Rand index) with what it finds there. The result is the mean
+    of both directions; a single cluster counts 0, since it is found again anywhere. A method that finds the number of
+    clusters is given the one that it found on all rows, if it takes one: half of the rows may be too few to find it.
+    `clients` are prepared.
+    """
+    if clusters < 2:
+        return 0.0
+    method: Method[Any] = config.method
+    if method.traits.finds_k and method.traits.takes_k:
+        method = replace(method, n_clusters=clusters)  # type: ignore[type-var]
+    sides: tuple[list[Client], list[Client]] = ([], [])
+    for client in clients:
+        rng = derive_generator(config.seed, "halves", client.id)
+        # The odd row of every second client goes to the first half, so that no half has all of them.
+        order, half = torch.randperm(len(client), generator=rng), len(client) // 2 + len(client) % 2 * (client.id % 2)
+        for side, rows in zip(sides, (order[:half], order[half:]), strict=True):
+            if len(rows):
+                side.append(replace(client.rows(rows.sort().values), state=dict(client.state)))
+    runs = []
+    for side in sides:
+        copies = _copies(side)
+        fed = _federation(config, copies, (), progress)
+        runner = Runner(method, fed, progress)
+        runs.append((runner.method, result_of(runner.method, fed, runner.steps()), _pooled(copies, clustered(fed))))
+    values = []
+    for (trained, result, _), opposite, (_, _, labels) in zip(runs, reversed(sides), reversed(runs), strict=True):
+        predicted = torch.cat([predicted_clusters(trained, result, client.x) for client in opposite]).numpy()
+        values.append(agreement(predicted, labels))
+    return mean(values)
+
+
+def _copies(clients: Sequence[Client]) -> list[Client]:
+    return [replace(client, state=dict(client.state)) for client in clients]
+
+
+def _federation(config: Config, clients: Sequence[Client], names: Sequence[str], progress: Callback) -> LocalFederation:
+    least = min(config.federation.min_clients, len(clients))
+    fed = local_federation(config, clients, progress, names=names, min_clients=least)
+    if config.federation.secure_sums:
+        secure(fed, config.method)
+    return fed
+
+
+def _pooled(clients: Sequence[Client], holders: Sequence[Client]) -> Labels:
+    """Return the clusters of all clients' samples in order; -1 for those of clients without."""
+    clusters = {client.id: client.state["clusters"].numpy() for client in holders if "clusters" in client.state}
+    return np.concatenate([clusters.get(client.id, np.full(len(client), -1)) for client in clients])

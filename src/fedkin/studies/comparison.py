@@ -1,32 +1,111 @@
-"""Result of a comparison: scores of methods, which one is recommended, with what doubts, and the page."""
+"""Result of a comparison: what runs came to, scores of methods, which one is recommended with what doubts, the page."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from fedkin.clustering.metrics import Labels
+from fedkin.clustering.metrics import Labels, adjusted_rand
+from fedkin.core import Method
+from fedkin.core.method import options_of
+from fedkin.experiment import registry
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
-from fedkin.studies.cells import CellResult, agreement
 from fedkin.studies.pages import duration, page_text
-from fedkin.studies.question import Candidate, Question, Role, method_named
+
+if TYPE_CHECKING:
+    from fedkin.studies.compare import Question
 
 SAME, ALIKE = 0.9, 0.7  # agreement (ARI) from which on two partitions are called the same, and much the same
 CHANCE = 0.6  # to which pieces of a single cloud are found again, too (normal and log-normal ones of 600 rows)
 TRUTH = ("ari", "nmi", "pooled_accuracy")
 """Agreement with the truth, as the evaluation of runs names it."""
+
+
+Role = Literal["", "centralised", "synthetic"]
+"""Methods that move samples to the server, or send synthetic ones; the others have none."""
+
+
+def method_named(name: str) -> type[Method[Any]]:
+    """Return the class of a method; raises FedkinError if there is none."""
+    return registry.resolve("method", name)
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """Candidate of a comparison: a method, and the number of clusters it is given, if any."""
+
+    method: str
+    number: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the method, with the number of clusters it is given."""
+        return self.method if self.number is None else f"{self.method}, {self.number} clusters"
+
+    @property
+    def role(self) -> Role:
+        """Role of the method; only those of no particular role are recommended."""
+        traits = method_named(self.method).traits
+        return "centralised" if traits.moves_data else "synthetic" if traits.copies_data else ""
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether the method is a quick one."""
+        return method_named(self.method).traits.cost == "cheap"
+
+    def settings(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return section ``[method]`` of its runs, with those of the `shared` settings that the method has."""
+        method = method_named(self.method)
+        defaults = {option.name: option.default for option in options_of(method)}
+        chosen = {"name": self.method, **{key: value for key, value in shared.items() if key in defaults}}
+        if self.number is not None:
+            return chosen | {"n_clusters": self.number}
+        if method.traits.finds_k and method.traits.takes_k:
+            return chosen | {"n_clusters": "auto" if defaults["n_clusters"] == "auto" else None}
+        return chosen
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """Result of one cell.
+
+    `metrics` are those of the last record: agreement with the truth. `again` is the agreement (ARI) of what each half
+    of the samples finds with what the other half predicts for it. `labels` are the clusters of at most 2,000
+    samples, which are the same ones in all cells of a federation; -1 for none. `bytes` were sent and received in
+    `steps`; `seconds` is the computing time of the method, without evaluation and halves.
+    """
+
+    metrics: dict[str, Any] = field(default_factory=dict)
+    clusters: int = 0
+    again: float = 0.0
+    labels: list[int] = field(default_factory=list)
+    bytes: int = 0
+    seconds: float = 0.0
+    steps: int = 0
+
+
+def agreement(first: Labels, second: Labels, single: float = 0.0) -> float:
+    """Return the ARI of two partitions over what has a cluster in both; 0 if either is of a single cluster.
+
+    It is `single` if both are.
+    """
+    both = (first >= 0) & (second >= 0)
+    first, second = first[both], second[both]
+    numbers = {len(np.unique(first)), len(np.unique(second))}
+    if min(numbers) < 2:
+        return single if numbers == {1} else 0.0
+    return adjusted_rand(first, second)
 
 
 @dataclass(frozen=True)
@@ -279,17 +358,9 @@ class Comparison:
 
     @property
     def use(self) -> tuple[str, ...]:
-        """Commands that run the recommended method alone, and apply it to new samples.
-
-        Of clients in memory, which no file holds, it is the call in Python.
-        """
-        if self.choice is None:
+        """Commands that run the recommended method alone, and apply it to new samples; none of clients in memory."""
+        if self.choice is None or self.question.data == IN_MEMORY:
             return ()
-        if self.question.data == IN_MEMORY:
-            options = self.choice.score.settings(self.question.settings)
-            name = method_named(options.pop("name")).__name__.removesuffix("Method")
-            keywords = ", ".join(f"{key}={value!r}" for key, value in options.items())
-            return (f"fedkin.{name}({keywords}).fit(clients)",) if name in import_module("fedkin").__all__ else ()
         run = f"runs/{self.question.name}"
         return f"fedkin run {self.out / WINNER} --out {run}", f"fedkin predict {run} NEW.csv"
 

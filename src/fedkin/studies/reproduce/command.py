@@ -38,16 +38,9 @@ SCALES: tuple[ScaleName, ...] = ("quick", "paper")
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, device: str = "cpu") -> list[Plan]:
-    """Plan the entries that `names` stand for, each once.
-
-    Raises FedkinError if there is no such entry, one cannot be used, or two files have one name.
-    """
+    """Plan the entries that `names` stand for, each once; raise FedkinError if there is none, or it cannot be used."""
     paths = {name: path for pattern in names for name, path in entries_named(pattern).items()}
-    plans = [plan_of(name, load_entry(path), scale, seeds, device) for name, path in paths.items()]
-    folders = [plan.name for plan in plans]
-    if twice := [name for name in folders if folders.count(name) > 1]:
-        raise FedkinError(f"Two entries are called '{twice[0]}', and so have one folder for tables; rename one.")
-    return plans
+    return [plan_of(name, load_entry(path), scale, seeds, device) for name, path in paths.items()]
 
 
 def reproduce(
