@@ -1,16 +1,14 @@
 """Clients that are one array: the rows of all, one after another, and the offset at which each client's begin.
 
-An engine hands such clients to a task a block at a time, where the task says how many at once are done, see
-`Task.on_blocks`, and one by one otherwise. What clients reply and what they keep stays an array for each name, until
-somebody asks for one client.
+An engine hands such clients to a task a block at a time where the task has a function for blocks, and one by one
+otherwise. What clients reply and keep stays an array for each name, until somebody asks for one client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from threading import Lock
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
+from fedkin.core.federation import Replies
 from fedkin.core.payload import Payload
 
 
@@ -114,10 +113,8 @@ class Block:
         float32 ``(clients, rows, *shape)``; of a file in memory only while the block is at work.
     seeds : list of int
         Seed of each client's generator in this exchange.
-    state : mapping of str to PerClient
-        What all of the clients keep; `keep` sets what they are to keep from now on.
-    min_members : int
-        As of `Client`.
+    array : ClientArray
+        The array that they are of.
     declined : Tensor
         bool ``(clients,)``, set by a task for those that send nothing; replies are those of the others.
     """
@@ -125,15 +122,18 @@ class Block:
     ids: Tensor
     x: Tensor
     seeds: list[int]
-    state: BlockState
-    min_members: int = 0
-    kept: list[tuple[Tensor, str, PerClient]] = field(default_factory=list)
+    array: ClientArray
 
     def __post_init__(self) -> None:
         self.declined = torch.zeros(len(self.ids), dtype=torch.bool)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def min_members(self) -> int:
+        """As of `Client`."""
+        return self.array.min_members
 
     @property
     def rows(self) -> Tensor:
@@ -149,10 +149,15 @@ class Block:
         shaped: Tensor = values.unflatten(0, self.x.shape[:2])
         return shaped
 
+    def state(self, name: str) -> PerClient:
+        """Return what its clients keep under a name."""
+        place, part = self.array.kept[name]
+        return part.take(place[self.ids])
+
     def keep(self, name: str, values: Tensor | PerClient, places: Tensor | None = None) -> None:
-        """Have clients at int64 `places` of the block, by default all, keep their part of `values` under a name."""
+        """Have clients at int64 `places` of the block, by default all, keep their part of `values` from now on."""
         part = values if isinstance(values, PerClient) else PerClient(values)
-        self.kept.append((self.ids if places is None else self.ids[places], name, part))
+        self.array.written.append((self.ids if places is None else self.ids[places], name, part))
 
     def rngs(self) -> Iterator[torch.Generator]:
         """Yield each client's generator: one object, seeded anew for every client."""
@@ -194,8 +199,8 @@ class ClientArray(Mapping[int, Client]):
         """What rows go through whenever they are read, such as a scaling; kept, they would be in memory twice."""
         self.kept: dict[str, tuple[Tensor, PerClient]] = {}
         """What clients keep, by name, and the place there of each client, -1 of those without it."""
-        self._written: list[tuple[Tensor, str, PerClient]] = []
-        self._lock = Lock()
+        self.written: list[tuple[Tensor, str, PerClient]] = []
+        """What clients are to keep once `settle` is called: their ids, its name, and their parts."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -204,7 +209,7 @@ class ClientArray(Mapping[int, Client]):
         return iter(range(len(self)))
 
     def __getitem__(self, client: int) -> Client:
-        """Return a client, which nothing else knows of: what it is to keep is handed back by `keep`."""
+        """Return a client, which nothing else knows of: what it is to keep is handed back by `keep_of`."""
         if not 0 <= client < len(self):
             raise KeyError(client)
         x = self.encode(self.rows[int(self.offsets[client]) : int(self.offsets[client + 1])])
@@ -241,24 +246,19 @@ class ClientArray(Mapping[int, Client]):
                 x = self.rows[first:last] if are_beside else self.rows[_runs(starts, torch.full_like(part, size))]
                 shaped = x.unflatten(0, (len(part), size))
                 drawn = [seeds[place] for place in places.tolist()]
-                yield Block(part, shaped, drawn, BlockState(self, part), self.min_members)
+                yield Block(part, shaped, drawn, self)
             begun += count
-
-    def keep(self, kept: Sequence[tuple[Tensor, str, PerClient]]) -> None:
-        """Take over what clients are to keep, with their ids and its name, once `settle` is called."""
-        with self._lock:
-            self._written += kept
 
     def keep_of(self, clients: Sequence[Client], before: Sequence[Mapping[str, Tensor]]) -> None:
         """Take over what single clients keep, if it is not what they had `before`."""
         for client, had in zip(clients, before, strict=True):
             changed = {name: value for name, value in client.state.items() if value is not had.get(name)}
-            self.keep([(torch.tensor([client.id]), name, PerClient(value[None])) for name, value in changed.items()])
+            self.written += [(torch.tensor([client.id]), name, PerClient(part[None])) for name, part in changed.items()]
 
     def settle(self) -> None:
         """Put what clients have kept in this exchange in place of what they kept before."""
-        for name in {name for _, name, _ in self._written}:
-            parts = [(ids, part) for ids, written, part in self._written if written == name]
+        for name in {name for _, name, _ in self.written}:
+            parts = [(ids, part) for ids, written, part in self.written if written == name]
             parts.sort(key=lambda part: int(part[0][0]))  # mostly the order of all rows, then
             place = torch.full((len(self),), -1)
             ids = torch.cat([ids for ids, _ in parts])
@@ -269,54 +269,22 @@ class ClientArray(Mapping[int, Client]):
                 place[others] = len(ids) + torch.arange(len(before))
                 part = PerClient.join([part, before])
             self.kept[name] = place, part
-        self._written = []
+        self.written = []
 
 
-class BlockState(Mapping[str, PerClient]):
-    """What all clients of a block keep, taken from the whole when it is asked for."""
-
-    def __init__(self, clients: ClientArray, ids: Tensor) -> None:
-        self._clients, self._ids = clients, ids
-
-    def __getitem__(self, name: str) -> PerClient:
-        place, part = self._clients.kept[name]
-        if int(place[self._ids].min()) < 0:
-            raise KeyError(name)
-        return part.take(place[self._ids])
-
-    def of(self, place: int) -> dict[str, Tensor]:
-        """Return what the client at a place of the block keeps."""
-        return self._clients.state_of(int(self._ids[place]))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._clients.kept)
-
-    def __len__(self) -> int:
-        return len(self._clients.kept)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._clients.kept
-
-
-BlockFunction = Callable[[Block, Payload], Mapping[str, Any]]
-"""Does a task for all clients of a block with the same payload.
-
-It returns the entries of their replies: a `PerClient`, or a tensor ``(clients, ...)``, of which one of one dimension
-holds a plain number of each client; a tuple with a plain value of each; anything else is the same in every reply.
-"""
-
-
-class ReplyArrays(Mapping[int, Payload]):
+class ArrayReplies(Replies[Payload]):
     """Replies of many clients, which become single ones when asked for.
 
-    `ids` are int64 ``(clients,)`` in order, and `entries` by name as of `BlockFunction`, with no mere tensor.
+    `ids` are int64 ``(clients,)`` in order. Of `entries` by name each is a `PerClient`, a tuple with a plain value of
+    each client, or anything else, which is the same in every reply.
     """
 
-    def __init__(self, ids: Tensor, entries: dict[str, Any]) -> None:
+    def __init__(self, ids: Tensor, entries: dict[str, Any], missing: Mapping[int, str] | None = None) -> None:
+        super().__init__({}, missing or {})
         self.ids, self.entries = ids, entries
 
     @classmethod
-    def join(cls, parts: Sequence[ReplyArrays]) -> ReplyArrays:
+    def join(cls, parts: Sequence[ArrayReplies], missing: Mapping[int, str]) -> ArrayReplies:
         """Return the replies of several groups of clients, in order of id.
 
         Entries are taken out of the parts, so that no more than one of them is in memory twice.
@@ -332,11 +300,11 @@ class ReplyArrays(Mapping[int, Payload]):
             elif isinstance(whole, tuple):
                 whole = tuple(value for values in several for value in values)
             entries[name] = whole if order is None else _taken(whole, order)
-        return cls(ids if order is None else ids[order], entries)
+        return cls(ids if order is None else ids[order], entries, missing)
 
-    def take(self, places: Tensor) -> ReplyArrays:
+    def take(self, places: Tensor) -> ArrayReplies:
         """Return the replies of the clients at int64 `places`."""
-        return ReplyArrays(self.ids[places], {name: _taken(part, places) for name, part in self.entries.items()})
+        return ArrayReplies(self.ids[places], {name: _taken(part, places) for name, part in self.entries.items()})
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -351,7 +319,6 @@ class ReplyArrays(Mapping[int, Payload]):
         return single(self.entries, place)
 
     def each(self, name: str) -> list[Any]:
-        """Return an entry of all replies, a plain number or a tensor each."""
         part = self.entries[name]
         if not isinstance(part, PerClient):
             return list(part) if isinstance(part, tuple) else [part] * len(self)
@@ -361,9 +328,11 @@ class ReplyArrays(Mapping[int, Payload]):
         return list(part.values.split(part.sizes.tolist()) if part.offsets is not None else part.values)
 
     def cat(self, name: str) -> Tensor:
-        """Return an entry of all replies, one after another."""
         part: PerClient = self.entries[name]
         return part.values if part.offsets is not None else part.values.flatten(0, 1)
+
+    def owners(self, name: str) -> Tensor:
+        return self.ids.repeat_interleave(self.entries[name].sizes)
 
 
 def _taken(part: Any, places: Tensor) -> Any:

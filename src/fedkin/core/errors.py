@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -110,15 +111,13 @@ def listing(names: Sequence[str], maximum: int = 20) -> str:
 
 
 def refuse(problems: Iterable[str | FedkinError]) -> None:
-    """Raise one error that lists all problems, one per line, the first fifty of them; do nothing if there are none.
+    """Raise one error that lists the first fifty problems, one per line; do nothing if there are none.
 
     It is public if each of them is, see `FedkinError`; those that are mere texts are not.
     """
-    if not (listed := list(problems)):
-        return
-    more = [f"... and {len(listed) - 50:,} more problems."] if len(listed) > 50 else []
-    public = [problem.public if isinstance(problem, FedkinError) else "" for problem in listed[:50]]
-    raise FedkinError("\n".join([*map(str, listed[:50]), *more]), "\n".join([*public, *more]) if all(public) else False)
+    if listed := list(islice(problems, 50)):
+        public = [problem.public if isinstance(problem, FedkinError) else "" for problem in listed]
+        raise FedkinError("\n".join(map(str, listed)), "\n".join(public) if all(public) else False)
 
 
 def mid_sentence(where: str) -> str:

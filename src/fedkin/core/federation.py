@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
-from fedkin.core.client_array import ReplyArrays
 from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload, Traffic, payload_bytes
 from fedkin.core.replies import Expected, Failure, failure_kind, lasts
@@ -40,34 +39,28 @@ class Replies(Mapping[int, V]):
     """
 
     def __init__(self, values: Mapping[int, V], missing: Mapping[int, str]) -> None:
-        self.by_client: Mapping[int, Any] = values if isinstance(values, ReplyArrays) else dict(values)
-        self.missing = dict(missing)
+        self._values, self.missing = dict(values), dict(missing)
 
     def __getitem__(self, client: int) -> V:
-        value: V = self.by_client[client]
-        return value
+        return self._values[client]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.by_client)
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len(self.by_client)
+        return len(self._values)
+
+    def each(self, name: str) -> list[Any]:
+        """Return an entry of all replies, a plain number or a tensor each."""
+        values: Iterable[Any] = self.values()
+        return [reply[name] for reply in values]
 
     def cat(self, name: str) -> Tensor:
         """Return an entry of all replies, tensors that are joined along the first dimension."""
-        arrays = self.by_client
-        return arrays.cat(name) if isinstance(arrays, ReplyArrays) else torch.cat(self.each(name))
-
-    def each(self, name: str) -> list[Any]:
-        """Return an entry of all replies."""
-        arrays = self.by_client
-        return arrays.each(name) if isinstance(arrays, ReplyArrays) else [reply[name] for reply in arrays.values()]
+        return torch.cat(self.each(name))
 
     def owners(self, name: str) -> Tensor:
         """Return the client of each row of `cat`, int64."""
-        arrays = self.by_client
-        if isinstance(arrays, ReplyArrays):
-            return arrays.ids.repeat_interleave(arrays.entries[name].sizes)
         sizes = torch.tensor([len(value) for value in self.each(name)])
         return torch.tensor(list(self), dtype=torch.int64).repeat_interleave(sizes)
 

@@ -126,12 +126,12 @@ def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def folder_lock(folder: Path, *, reentrant: bool = False) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes; it is made if it is absent.
 
-    Within a `reentrant` lock this thread may lock the folder again. Nothing is left afterwards: neither the file
-    ``.fedkin.lock`` nor a folder that was made and has stayed empty. Raises FileError if another process is at work
-    there, or it cannot be written.
+    This thread may lock the folder again meanwhile. Nothing is left afterwards: neither the file ``.fedkin.lock`` nor a
+    folder that was made and has stayed empty. Raises FileError if another process is at work there, or it cannot be
+    written.
     """
     held, path = _held.get(), folder.resolve()
     if path in held:
@@ -140,7 +140,7 @@ def folder_lock(folder: Path, *, reentrant: bool = False) -> Iterator[None]:
     absent = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         with file_lock(folder / LOCK):
-            token = _held.set(held | {path} if reentrant else held)
+            token = _held.set(held | {path})
             try:
                 yield
             finally:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from fedkin.core.client import Client
     from fedkin.core.federation import Federation, Replies
-    from fedkin.core.payload import Payload, Traffic
+    from fedkin.core.payload import Payload
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
@@ -84,14 +84,6 @@ class Record:
     answered: list[int]
     missing: dict[int, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
-
-    def line(self, step: int, traffic: Traffic, metrics: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the line of ``records.jsonl``, with the number of the step, the bytes so far, and scores."""
-        missing = {str(client): reason for client, reason in self.missing.items()}
-        return {
-            "step": step, "answered": self.answered, "missing": missing, "values": self.values, "metrics": metrics,
-            "sent": traffic.sent, "received": traffic.received,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -290,17 +290,16 @@ def failure_of(error: Exception) -> Failure:
     return Failure(kind, f"the task failed there ({type(error).__name__}; its log says more)")
 
 
-def refusal(reply: Payload, *expected: Expected, optional: Expected | None = None) -> Failure | None:
+def refusal(reply: Payload, *expected: Expected) -> Failure | None:
     """Return why a reply must not be used, or ``None`` if it may.
 
-    `expected` specifies the entries that the reply must contain, `optional` those that it may contain. A reply is
-    refused if a tensor in it is not of real numbers, if one of its numbers is not finite, or greater than `MAX_NUMBER`,
-    or whole and beyond 2^53; if a text is long or half a character; or if anything is not as it must be.
+    `expected` specify its entries; it may contain others. A reply is refused if a tensor in it is not of real numbers,
+    if one of its numbers is not finite, or greater than `MAX_NUMBER`, or whole and beyond 2^53; if a text is long or
+    half a character; or if anything is not as it must be.
     """
     if not isinstance(reply, dict):
         return Failure("unusable", "it is no mapping")
     wants = [item for mapping in expected for item in mapping.items()]
-    wants += [(name, Optional(want)) for name, want in (optional or {}).items()]
     lengths: dict[str, int] = {}
     faults = (_unfit(name, reply.get(name, _ABSENT), want, lengths) for name, want in wants)
     reason = _never_allowed(reply) or next(filter(None, faults), None)

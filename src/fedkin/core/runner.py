@@ -6,7 +6,7 @@ import dataclasses
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -84,9 +84,14 @@ class Progress(Callback):
 
 
 class Callbacks(Callback):
-    """Several callbacks as one, called in order; a run ends if any of them says so."""
+    """Several callbacks as one, called in order; a run ends if any of them says so.
+
+    Raises FedkinError if one is no callback.
+    """
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
+        if wrong := [each for each in callbacks if not isinstance(each, Callback)]:
+            raise FedkinError(f"A callback is {wrong[0]!r}; give instances of fedkin.Callback.")
         self.callbacks = tuple(callbacks)
 
     def stops(self, line: RecordLine) -> bool:
@@ -103,15 +108,6 @@ def _in_turn(name: str) -> Callable[..., None]:
 
 for _name in ("begin", "phase", "part", "checkpoint", "step", "warn", "end"):
     setattr(Callbacks, _name, _in_turn(_name))
-
-
-def callbacks_of(callbacks: Sequence[Callback] | None) -> tuple[Callback, ...]:
-    """Return callbacks as a tuple; raise FedkinError if one is none."""
-    listed = tuple(callbacks or ())
-    for each in listed:
-        if not isinstance(each, Callback):
-            raise FedkinError(f"A callback is {each!r}; give instances of fedkin.Callback.")
-    return listed
 
 
 @contextmanager
@@ -266,10 +262,14 @@ class Runner:
 
     def _line(self, state: Any, record: Record) -> RecordLine:
         """Return the line of a step's record, in which clients that were left out of the run are missing, too."""
-        metrics = self.judge(state, record)
-        record = dataclasses.replace(record, missing={**record.missing, **self.fed.dropped})
-        refused = {"refused": list(self.fed.refused)} if self.fed.refused else {}
-        line: RecordLine = _plain({**record.line(state.steps, self.fed.traffic, metrics), **refused})
+        traffic, refused = self.fed.traffic, {"refused": list(self.fed.refused)} if self.fed.refused else {}
+        line: RecordLine = _plain(
+            {
+                "step": state.steps, "answered": record.answered, "missing": {**record.missing, **self.fed.dropped},
+                "values": record.values, "metrics": self.judge(state, record),
+                "sent": traffic.sent, "received": traffic.received, **refused,
+            }
+        )  # fmt: skip
         return line
 
     def _timing(self, step: int, began: float, computed: float) -> Timing:
@@ -457,14 +457,6 @@ def clustered(fed: Federation) -> list[Client]:
     if isinstance(fed.clients, ClientArray):
         return [client for client in [fed.clients.as_one()] if "clusters" in client.state]
     return [fed.clients[i] for i in fed.present if i in fed.clients and "clusters" in fed.clients[i].state]
-
-
-def used_clusters(labels: Iterable[Tensor]) -> int:
-    """Return the number of clusters with members in any of `labels`, int64 ``(n,)`` each; below 0 is none.
-
-    Of samples it is known only where the clients are in this process: on a real federation none reports its clusters.
-    """
-    return len({cluster for each in labels for cluster in each.unique().tolist() if cluster >= 0})
 
 
 def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
-from fedkin.core.client_array import BlockFunction
 from fedkin.core.errors import FedkinError, RefusalError, in_short, suggestion
 from fedkin.core.payload import PLAIN_VALUES, Payload, detached, find_unsupported
 from fedkin.core.replies import Expected, Failure, objection, refusal
@@ -85,6 +84,12 @@ def named_object(path: str, what: str) -> Any:
 
 TaskFunction = Callable[[Sequence[Client], Sequence[Payload]], list[Payload]]
 ClientFunction = Callable[[Client, Payload], Payload]
+BlockFunction = Callable[[Any, Payload], Mapping[str, Any]]
+"""Does a task for all clients of a `fedkin.core.client_array.Block` with the same payload.
+
+It returns the entries of their replies: a `PerClient`, or a tensor ``(clients, ...)``, of which one of one dimension
+holds a plain number of each client; a tuple with a plain value of each; anything else is the same in every reply.
+"""
 
 Fewest = Literal["one", "none", "noise", "extremes", "least", "members", "min_members"]
 
@@ -107,9 +112,7 @@ class Task:
         Specification of a payload, see `fedkin.core.replies`, checked at the client before the task runs; ``None`` if
         it is not checked. A server may be of another version, broken, or worse, too.
     holds : mapping of str to shape or callable
-        Entries that every reply must contain; the caller may expect more.
-    may_hold : mapping of str to shape or callable
-        Entries that a reply may contain.
+        Entries of a reply, some of them `fedkin.core.replies.Optional`; the caller may expect more.
     may_be_empty : bool
         Whether a reply may be empty, from a client that has nothing to send.
     moves_data : bool
@@ -142,7 +145,6 @@ class Task:
     run: TaskFunction
     takes: Expected | None = None
     holds: Expected = field(default_factory=dict)
-    may_hold: Expected = field(default_factory=dict)
     may_be_empty: bool = False
     moves_data: bool = False
     accounted: bool = False
@@ -180,7 +182,7 @@ class Task:
         """Return why a reply must not be used, or ``None`` if it may; `expected` is what else it must contain."""
         if self.may_be_empty and not reply:
             return None
-        return refusal(reply, self.holds, expected or {}, optional=self.may_hold)
+        return refusal(reply, self.holds, expected or {})
 
 
 @overload
@@ -218,7 +220,7 @@ def client_task(run: ClientFunction | None = None, /, **declared: Any) -> Task |
 
         task = _registered(in_turn, declared, True)
         if task.of_many:
-            task.on_pools(run)  # type: ignore[arg-type]  # which takes blocks, too
+            task.on_pools(run)  # which takes blocks, too
         if task.of_rows:
             task.on_pools(lambda block, payload: run(block.as_one(), payload))
         return task

@@ -81,13 +81,20 @@ def count_lengths(columns: Columns) -> list[int]:
 _FEATURES = doubles("features")
 _COLUMNS: Expected = {"columns": Optional(are_columns)}
 _MIN_MEMBERS: Expected = {"min_members": Optional(is_count)}
-_ENCODERS: Expected = {"encoder": is_text, "texts": are_names, "text_encoder": is_text}
+_ENCODERS: Expected = {
+    "encoder": Optional(is_text), "texts": Optional(are_names), "text_encoder": Optional(is_text)
+}  # fmt: skip
 
 
 @client_task(
     takes={"unscaled": Optional(is_flag)},
-    holds={"shape": is_shape, "scaled": is_flag},
-    may_hold={"names": are_names, "plain": is_flag, **_ENCODERS},
+    holds={
+        "shape": is_shape,
+        "scaled": is_flag,
+        "names": Optional(are_names),
+        "plain": Optional(is_flag),
+        **_ENCODERS,
+    },
     accounted=True,
     sends="What columns there are, or how large a picture is",
     fewest="none",
@@ -116,9 +123,9 @@ def shapes(client: Client, payload: Payload) -> Payload:
     takes=_MIN_MEMBERS,
     holds={
         "count": is_count, "filled": _FEATURES, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES,
-        "shape": is_shape, "scaled": is_flag,
+        "shape": is_shape, "scaled": is_flag, "names": Optional(are_names), "columns": Optional(are_reports),
+        "trimmed": Optional(is_flag), **_ENCODERS,
     },
-    may_hold={"names": are_names, "columns": are_reports, "trimmed": is_flag, **_ENCODERS},
     sends="How many rows, and each column's mean, smallest and largest value, and frequent categories",
     fewest="extremes",
     of_rows=True,

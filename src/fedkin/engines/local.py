@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
-from fedkin.core.client_array import Block, BlockFunction, ClientArray, PerClient, ReplyArrays, single
+from fedkin.core.client_array import ArrayReplies, Block, ClientArray, PerClient, single
 from fedkin.core.device import device, on
 from fedkin.core.federation import Replies, ReplyStream, Wanted
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Expected, Failure, extremes
 from fedkin.core.seeds import derive_bytes, derive_generator, derive_seeds
-from fedkin.core.tasks import run_task
+from fedkin.core.tasks import BlockFunction, run_task
 from fedkin.secure_aggregation.sums import ClientSums
 
 C = TypeVar("C")
@@ -286,10 +286,10 @@ class ArrayExchange:
         """Return the usable replies."""
         _check(self.task, [self.payload])
         parts = [self._usable(*replied, expected) for replied in self._replied(self.task.block[0])]
-        arrays = ReplyArrays.join([part for part in parts if len(part)])
-        self.fed.usable += len(arrays)
         self._end()
-        return Replies(arrays, self.fed.missing)
+        replies = ArrayReplies.join([part for part in parts if len(part)], self.fed.missing)
+        self.fed.usable += len(replies)
+        return replies
 
     def pools(self, missing: dict[int, str]) -> Iterator[tuple[list[int], Payload]]:
         """Yield the clients of each block with their common reply; put into `missing` who is in none."""
@@ -312,7 +312,6 @@ class ArrayExchange:
             began = time.thread_time()
             block.x = block.by_client(self.clients.encode(block.rows))
             entries = dict(run(block, self.payload))
-            self.clients.keep(block.kept)
             return entries, time.thread_time() - began
 
         seeds = derive_seeds(self.fed.seed, "client", self.ids.numpy(), self.fed.exchange)
@@ -327,10 +326,10 @@ class ArrayExchange:
             self.missing |= dict.fromkeys(block.ids[block.declined].tolist(), _DECLINED)
             yield block.ids[~block.declined], entries
 
-    def _usable(self, ids: Tensor, entries: dict[str, Any], expected: Expected | None) -> ReplyArrays:
+    def _usable(self, ids: Tensor, entries: dict[str, Any], expected: Expected | None) -> ArrayReplies:
         """Count and check the replies of a block; return the usable ones."""
         entries = {name: PerClient(part) if isinstance(part, Tensor) else part for name, part in entries.items()}
-        replies = ReplyArrays(ids, entries)
+        replies = ArrayReplies(ids, entries)
         if not len(ids):
             return replies
         self.fed.traffic.received += _bytes_of(entries, len(ids))

@@ -209,7 +209,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
         `named` are options that stand for what only Python can give; `held_out` are samples by the argument of `fit`.
         """
-        population, followers = inputs.population, runner.callbacks_of(callbacks)
+        population = inputs.population
         clients, names = population.clients if inputs.array is None else inputs.array, population.names
         server_data = getattr(self, "server_data", None)
         if in_memory := not isinstance(server_data, str | None):
@@ -237,7 +237,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 for entrance, samples in held_out.items()
                 if samples is not None
             }
-            steps = FitRunner(method, fed, runner.Callbacks([progress, *followers]), splits)
+            steps = FitRunner(method, fed, runner.Callbacks([progress, *callbacks]), splits)
             tables = [client.table for client in population.clients if client.table]
             columns = list(dict.fromkeys(name for table in tables for name in table.names))
             # All attributes are set once the steps are done: a fit that fails leaves the model as it was.

@@ -159,7 +159,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 fed = LocalFederation(updated, self._run_seed, on_progress=progress.part, names=names)
                 self._updates += 1
                 fed.exchange = 1_000_000 * self._updates  # beyond those before: no numbers are drawn twice
-                steps = FitRunner(method, fed, runner.Callbacks([progress, *runner.callbacks_of(callbacks)]), {})
+                steps = FitRunner(method, fed, runner.Callbacks([progress, *callbacks]), {})
                 earlier = [{**line, "sent": 0, "received": 0} for line in self.records_[: state.steps]]
                 self._follow(steps, state, names, {"records_": earlier})
         return self
@@ -261,7 +261,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             self._words = numbers.of_words(self._words)
             self.cluster_names_ = self.changes_.names
         self.labels_ = ByClient(labels, self.client_names_)
-        self.n_clusters_ = runner.used_clusters([torch.from_numpy(np.concatenate(labels))])
+        self.n_clusters_ = len({*np.concatenate(labels).tolist()} - {-1})
         if memberships:
             self.memberships_ = ByClient([part.numpy() for part in memberships], self.client_names_)
 

@@ -219,7 +219,7 @@ def kept_of(method: Any, preparation: Preparation) -> list[str]:
 def empty_folder(out: Path) -> Iterator[None]:
     """Lock `out`, which is empty or absent, and empty it again if that ends in a refusal, or before there is a run."""
     check_empty(out)
-    with folder_lock(out, reentrant=True):
+    with folder_lock(out):
         check_empty(out)
         try:
             yield

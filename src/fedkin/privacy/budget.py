@@ -104,7 +104,8 @@ def released_of_block(
 ) -> list[Tensor]:
     """Do `released` for many clients, of sums ``(clients, ...)``; those that send nothing are `Block.declined`."""
     rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
-    clients = [Client(int(block.ids[place]), x, state=block.state.of(place)) for place, x in enumerate(block.x)]
+    ids, array = block.ids.tolist(), block.array
+    clients = [Client(i, x, state=array.state_of(i)) for i, x in zip(ids, block.x, strict=True)]
     names = [noise_for(rng, [])[1] for rng in rngs]
     sends = torch.tensor([charged(*each, sensitivity, payload) for each in zip(clients, names, strict=True)])
     block.declined = ~sends

@@ -102,13 +102,12 @@ GROUP: Expected = {
 }  # fmt: skip
 """Entries of a request: clients of a sum, their keys, the sum's tag, and the signatures of the keys, where any client
 signs; their texts are empty where one does not."""
-_REFUSED: Expected = {"refused": is_text}
+_REFUSED: Expected = {"refused": Optional(is_text)}
 
 
 @client_task(
     takes={},
-    holds={"key": uint8(KEY)},
-    may_hold={"signer": is_text, "signature": is_text},
+    holds={"key": uint8(KEY), "signer": Optional(is_text), "signature": Optional(is_text)},
     sends="Keys, for sums under masks",
     fewest="none",
 )
@@ -123,7 +122,11 @@ def send_key(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes=GROUP,
-    may_hold={**_REFUSED, "publics": uint8(len(KINDS), KEY), "shares": uint8(None, len(KINDS), SEALED)},
+    holds={
+        **_REFUSED,
+        "publics": Optional(uint8(len(KINDS), KEY)),
+        "shares": Optional(uint8(None, len(KINDS), SEALED)),
+    },
     sends="Keys, for sums under masks",
     fewest="none",
 )
@@ -153,7 +156,10 @@ def send_shares(client: Client, payload: Payload) -> Payload:
         "terms": ListOf({"name": is_name, "shape": _is_term_shape, "factor": Nullable(is_name), "wide": is_flag}),
         "payload": lambda value: isinstance(value, dict),
     },
-    may_hold={**_REFUSED, "masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "sealed": is_list(is_count)},
+    holds={
+        **_REFUSED, "masked": Optional(Array((None,), torch.int64, -(2.0**63), 2.0**63)),
+        "sealed": Optional(is_list(is_count)),
+    },
     sends="Numbers under masks, of which only the sum over clients can be read", fewest="none",
 )  # fmt: skip
 def masked(client: Client, payload: Payload) -> Payload:
@@ -179,7 +185,7 @@ def masked(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={**GROUP, "survivors": is_list(is_count), "dropped": is_list(is_count)},
-    may_hold={**_REFUSED, "own": uint8(None, OPENER), "pairs": uint8(None, OPENER)},
+    holds={**_REFUSED, "own": Optional(uint8(None, OPENER)), "pairs": Optional(uint8(None, OPENER))},
     sends="Parts of keys, with which the masks are taken off a sum",
     fewest="none",
 )

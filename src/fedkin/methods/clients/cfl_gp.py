@@ -157,8 +157,7 @@ class CFLGPMethod(ClientMethod):
 
 @training_task(
     takes={**TRAINING, "criterion": Optional(updates("size")), "places": Optional(int64(None))},
-    holds=TRAINED,
-    may_hold={"profile": updates(None)},
+    holds={**TRAINED, "profile": Optional(updates(None))},
     sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train_and_profile(client: Client, payload: Payload) -> Training:

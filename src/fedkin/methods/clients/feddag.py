@@ -190,8 +190,10 @@ class FedDAGMethod(OneShotMethod):
 
 @training_task(
     takes={**TRAINING, "count": counts_to(64), "places": Optional(int64(None))},
-    holds={"vectors": Array((None, None, None), minimum=-1.001, maximum=1.001), "counts": reals(None, minimum=0)},
-    may_hold={"update": updates(None)},
+    holds={
+        "vectors": Array((None, None, None), minimum=-1.001, maximum=1.001), "counts": reals(None, minimum=0),
+        "update": Optional(updates(None)),
+    },
     sends="In which directions the rows of each class differ most, their number, and some of what training has changed",
 )  # fmt: skip
 def describe_and_train(client: Client, payload: Payload) -> Training:
@@ -206,8 +208,7 @@ def describe_and_train(client: Client, payload: Payload) -> Training:
 
 @training_task(
     takes={**TRAINING, "second": Optional(updates(None))},
-    holds=TRAINED,
-    may_hold={"second": updates(None)},
+    holds={**TRAINED, "second": Optional(updates(None))},
     sends="What training has changed in a network and in another cluster's encoder, the number of rows, and the error",
 )  # fmt: skip
 def train_encoders(client: Client, payload: Payload) -> Training:

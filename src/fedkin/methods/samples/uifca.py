@@ -247,9 +247,8 @@ def send_centres(client: Client, payload: Payload) -> Payload:
     },
     holds={
         "samples": forms.int64(None), "clusters": forms.int64("own"), "models": forms.updates("own", None),
-        "losses": forms.reals("own"),
+        "losses": forms.reals("own"), "moved": forms.Optional(forms.is_count),
     },
-    may_hold={"moved": forms.is_count},
     sends="A network trained on the rows of each cluster, how many these are, and how wrong it was",
 )  # fmt: skip
 def choose_and_train(client: Client, payload: Payload) -> Payload:

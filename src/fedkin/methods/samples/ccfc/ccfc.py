@@ -304,14 +304,15 @@ _COMMON: forms.Expected = {
     "network": DESIGN, "n_clusters": forms.counts_to(forms.MANY), "model": forms.Optional(forms.updates("size")),
     "begin": forms.Optional(forms.is_seed),
 }  # fmt: skip
-_TRAINED: forms.Expected = {"model": forms.updates(None), "samples": forms.is_count}
+_TRAINED: forms.Expected = {
+    "model": forms.updates(None), "samples": forms.is_count, "loss": forms.Optional(forms.is_number)
+}  # fmt: skip
 _LEARNING: forms.Expected = {**_COMMON, "training": CONTRASTIVE_TRAINING, "unit": forms.is_flag}
 
 
 @client_task(
     takes={**_LEARNING, "centroids": forms.Optional(_CENTROIDS)},
     holds=_TRAINED,
-    may_hold={"loss": forms.is_number},
     sends="A network trained on the client's rows, and how wrong it was",
 )
 def learn_views(client: Client, payload: Payload) -> Payload:
@@ -326,7 +327,6 @@ def learn_views(client: Client, payload: Payload) -> Payload:
 @client_task(
     takes={**_LEARNING, "centroids": _CENTROIDS},
     holds=_TRAINED,
-    may_hold={"loss": forms.is_number},
     sends="A network trained on the client's rows, and the middle of each cluster as it sees rows",
 )
 def learn_clusters(client: Client, payload: Payload) -> Payload:

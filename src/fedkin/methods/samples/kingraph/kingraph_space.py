@@ -373,7 +373,7 @@ def _receive_block(block: Block, payload: Payload) -> Payload:
         values |= {"nearest_nodes": votes.nodes.int(), "squared_distances": votes.squares}
         values = {name: block.by_client(part) for name, part in values.items()}
     else:
-        micro_clusters = block.state["micro_clusters"].values
+        micro_clusters = block.state("micro_clusters").values
         values = {name: payload[name][micro_clusters] for name in ("clusters", "confidence")}
     for name, part in values.items():
         block.keep(name, part)
