@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import second_device
-from fedkin.core.device import on, placed
+from fedkin.core.device import on
 from fedkin.methods.samples.ccfc.augmentation import augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import Backbone, Contrastive, ContrastiveTraining, Design
 from fedkin.nn.client_stack import Job, can_stack, train_all
@@ -123,7 +123,7 @@ def stack() -> list[Tensor]:
 
 def few_at_once() -> list[Tensor]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedkin.core.device._ASSUMED", 1)
+        patch.setattr("fedkin.nn.resident._ASSUMED", 1)
         return stack()
 
 
@@ -183,23 +183,6 @@ def test_every_tensor_begins_where_a_gpu_can_read_sixteen_bytes() -> None:
         assert len(laid_out) > network.parameters
         assert torch.equal(laid_out.cpu(), resident.params.cpu())
         assert torch.equal(resident.collected(laid_out), vector[: network.parameters])
-
-
-def test_samples_are_sent_once() -> None:
-    x = torch.rand(5, 3)
-    assert placed(x) is x
-    with on(ELSEWHERE):
-        there = placed(x)
-        assert placed(x) is there
-        assert torch.equal(there.cpu(), x)
-        x[0] = 2.0
-        assert torch.equal(placed(x).cpu(), x)
-        others = [torch.rand(1 << 17) for _ in range(3)]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("fedkin.core.device._ASSUMED", others[0].nbytes)
-            for other in others:
-                assert torch.equal(placed(other).cpu(), other)
-        assert placed(others[2]) is placed(others[2])
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_client_keeps_tensors_and_each_has_a_reply() -> None:
     fed = federation()
     with pytest.raises(RefusalError, match=r"what a client cannot keep"):
         fed.ask(keep, fed.all())
-    with pytest.raises(RefusalError, match=r"one reply per client, 2 here, not 1\."):
+    with pytest.raises(RefusalError, match=r"one reply per client, 2 here\."):
         fed.ask(reply_once, fed.all())
 
 

@@ -56,7 +56,7 @@ def test_any_form_of_network_is_trained(module: Any) -> None:
     [
         ({"module": 5}, "module is of type int; it should be a name, a dotted path,"),
         ({"module": Net()}, "module is of type Net; it should be a name, a dotted path,"),
-        ({"module": "nowhere:net"}, "Model 'nowhere:net': module 'nowhere' cannot be imported"),
+        ({"module": "nowhere:net"}, "Model 'nowhere:net' cannot be imported"),
         ({"module": lambda shape: None}, "Model '<lambda>' is made as a NoneType"),
     ],
 )

@@ -39,9 +39,9 @@ def test_what_is_chosen_can_be_built(shape):
 @pytest.mark.parametrize(
     ("path", "text", "sentence"),
     [
-        (":make", "", "is no dotted path"),
-        ("absent_nets:make", "", "'absent_nets' cannot be imported.*PYTHONPATH: ModuleNotFoundError"),
-        ("nets:make", "", "module 'nets' has no 'make'"),
+        (":make", "", "cannot be imported, as 'package.module:name'"),
+        ("absent_nets:make", "", "absent_nets:make' cannot be imported.*PYTHONPATH: ModuleNotFoundError"),
+        ("nets:make", "", "PYTHONPATH: AttributeError: .*make"),
         ("nets:make", "def make(shape): pass", "fails on samples.*TypeError"),
         ("nets:make", "from torch import nn\ndef make(s, c): return nn.Linear(9, c)", "fails on samples of shape"),
         (

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core.client import Client
@@ -227,10 +226,6 @@ class ClientArray(Mapping[int, Client]):
                 ordered = part if torch.equal(place, torch.arange(len(place))) else part.take(place)
                 values[name] = ordered.values if ordered.offsets is not None else ordered.values.flatten(0, 1)
         return Client(0, self.rows, state=values, min_members=self.min_members)
-
-    def divided(self, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return what belongs to all rows, ``(rows, ...)``, as an array of each client."""
-        return [values[start:end] for start, end in pairwise(self.offsets.tolist())]
 
     def blocks(self, ids: Tensor, seeds: Sequence[int], rows: int) -> Iterator[Block]:
         """Yield `ids` in blocks of up to so many `rows`, of clients with the same number; `seeds` are by id."""

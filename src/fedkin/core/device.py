@@ -14,23 +14,15 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.core.errors import FedkinError
 
 _PROCESSOR = torch.device("cpu")
-_ASSUMED = 1 << 29  # bytes for a stack where a device does not say how many are free: few, as any GPU has them
-_PLACES = threading.Lock()
-"""Held while copies of samples and torch's settings are looked up or changed."""
+_SETTINGS = threading.Lock()
+"""Held while torch's settings are looked up or changed."""
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-ONE_AT_A_TIME = threading.RLock()
-"""Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
-enough."""
-
 
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
-_copies: dict[torch.device, _Copies] = {}
 _saved: list[tuple[Any, ...]] = []
 """Settings to put back, once for each context that computes with CUDA at this moment."""
 
@@ -64,7 +56,7 @@ def _deterministic(tf32: bool | None) -> Iterator[None]:
     The settings are the whole process's: the first context saves them, and the last one to end, whichever thread it is
     in, puts them back.
     """
-    with _PLACES:
+    with _SETTINGS:
         _saved.append(_saved[0] if _saved else _settings())
         os.environ.setdefault(_WORKSPACE, ":4096:8")  # read when the first product is computed
         precision = torch.get_float32_matmul_precision() if tf32 is None else "high" if tf32 else "highest"
@@ -72,7 +64,7 @@ def _deterministic(tf32: bool | None) -> Iterator[None]:
     try:
         yield
     finally:
-        with _PLACES:
+        with _SETTINGS:
             *settings, workspace = _saved.pop()
             if not _saved:
                 _apply(*settings)
@@ -96,49 +88,6 @@ def _apply(deterministic: bool, warn_only: bool, fills: bool, benchmark: bool, p
     torch.set_float32_matmul_precision(precision)
     # After the precision, which sets TF32 as well.
     torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, tf32
-
-
-def stack_memory() -> int:
-    """Return how many bytes a stack of models may use on this thread's device: half of its free memory.
-
-    Where a device does not say how much is free, it is 512 MiB.
-    """
-    place = device()
-    return int(torch.cuda.mem_get_info(place)[0]) // 2 if place.type == "cuda" else _ASSUMED
-
-
-def placed(x: Tensor) -> Tensor:
-    """Return a client's samples or labels on this thread's device, where they stay as long as there is room.
-
-    `x` is in the processor's memory. As long as it is not modified, it is sent once.
-    """
-    place = device()
-    if place.type == "cpu" or x.is_inference():  # of the latter nobody knows whether they were modified
-        return x.to(place)
-    with _PLACES:
-        return _copies.setdefault(place, _Copies(place)).of(x)
-
-
-class _Copies:
-    """Copies on a device of tensors in the processor's memory, as long as these live and are not modified."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._bytes = device, 0
-        self._copies = WeakTensorKeyDictionary()
-        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 4 * _ASSUMED
-        self._most = memory // 4  # as networks need the rest
-
-    def of(self, x: Tensor) -> Tensor:
-        version, copy = self._copies.get(x, (None, x))
-        if version == x._version:
-            return copy  # type: ignore[no-any-return]
-        copy = x.to(self._device)
-        self._bytes += copy.nbytes
-        if self._bytes > self._most:  # with those of tensors that live no more
-            self._copies.clear()
-            self._bytes = copy.nbytes
-        self._copies[x] = x._version, copy
-        return copy
 
 
 def device_named(name: str, option: str) -> torch.device:

@@ -221,10 +221,11 @@ class Federation(ABC):
         self.missing = {}
         present = set(self.present)
         requests = {client: payload for client, payload in payloads.items() if client in present}
-        try:
-            self.traffic.send(requests.values())
+        try:  # one that clients share by reference is measured once
+            sizes = {id(payload): payload_bytes(payload) for payload in {id(p): p for p in requests.values()}.values()}
         except TypeError as error:
             raise FedkinError(f"Clients are sent, for task '{task.name}', {error}.") from error
+        self.traffic.sent += sum(sizes[id(payload)] for payload in requests.values())
         self.requested += len(requests)
         question = next(iter(requests.values()), {})
         summed = question.get("task")
@@ -278,27 +279,26 @@ class Federation(ABC):
     ) -> Replies[Payload]:
         """Send `task`, and send it again to clients without a usable reply, up to `attempts` times in all.
 
-        A client that refuses for good, or has sent five unusable replies, is not asked again.
+        A client that refuses for good is not asked again, nor, after five attempts, one whose reply is unusable.
         """
         replies: dict[int, Payload] = {}
-        given_up: dict[int, str] = {}
-        unusable: Counter[int] = Counter()
+        missing: dict[int, str] = {}
+        waiting = dict(payloads)
         for attempt in range(attempts):
-            waiting = {i: payload for i, payload in payloads.items() if i not in replies and i not in given_up}
-            if not waiting:
-                break
             if attempt:
                 self.pause(attempt)
             answer = self.ask(task, waiting, expected)
             if not attempt and not answer.missing:
                 return answer
             replies.update(answer)
-            for client, reason in self.missing.items():
-                kind = failure_kind(reason)
-                unusable[client] += kind in ("unusable", "diverged")
-                if kind == "refused" or unusable[client] >= self.most_unusable:
-                    given_up[client] = reason
-        self.note_missing({**self.missing, **given_up})
+            missing = {i: reason for i, reason in (missing | answer.missing).items() if i not in replies}
+            given_up = {i for i, reason in missing.items() if failure_kind(reason) == "refused"}
+            if attempt + 1 >= self.most_unusable:
+                given_up |= {i for i, reason in missing.items() if lasts(reason)}
+            waiting = {i: payloads[i] for i in missing if i not in given_up}
+            if not waiting:
+                break
+        self.note_missing(missing)
         return Replies(dict(sorted(replies.items())), self.missing)
 
     def note_missing(self, missing: Mapping[int, str]) -> None:
@@ -344,13 +344,8 @@ class Federation(ABC):
         """
         if reasons and not self.can_spare(reasons):
             client, reason = next(iter(reasons.items()))
-            kind, label = failure_kind(reason), self.client_label(client)
-            if kind == "refused":
-                raise FedkinError(f"{label} refuses, and too few clients remain without it: {reason}")
-            attempts = min(self.attempts, self.most_unusable) if kind in ("unusable", "diverged") else self.attempts
-            raise FedkinError(
-                f"{label} gave no usable reply in {attempts} attempts ({reason}); too few clients remain."
-            )
+            how = "refuses" if failure_kind(reason) == "refused" else "gave no usable reply"
+            raise FedkinError(f"{self.client_label(client)} {how}, and too few clients remain without it: {reason}")
         self.dropped |= {i: str(reason) for i, reason in reasons.items()}
         for client, reason in reasons.items():
             self.on_drop(f"{self.client_label(client)} is left out of the run: {reason.removesuffix('.')}.")

@@ -7,7 +7,7 @@ checkpoints and saved models all go through this pair, so nothing in fedkin is e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -110,14 +110,6 @@ class Traffic:
 
     sent: int = 0
     received: int = 0
-
-    def send(self, payloads: Iterable[Payload]) -> None:
-        """Count sent payloads; one that clients share by reference is measured once and counted for each of them."""
-        sizes: dict[int, int] = {}
-        for payload in payloads:
-            if id(payload) not in sizes:
-                sizes[id(payload)] = payload_bytes(payload)
-            self.sent += sizes[id(payload)]
 
 
 # Files for trees of tensors and plain values: tensors as safetensors, everything else as JSON in its header. On a disk

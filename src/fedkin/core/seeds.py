@@ -10,19 +10,14 @@ import hashlib
 import hmac
 import math
 import os
-import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-
-_GLOBAL = threading.Lock()
-"""Held while torch's global generator is seeded for a moment."""
 
 
 def derive_seed(seed: int, *path: int | str) -> int:
@@ -82,32 +77,6 @@ def _words_of(number: int) -> list[int]:
 def draw_seed(rng: torch.Generator) -> int:
     """Draw a 31-bit integer from `rng`, for libraries that take a ``random_state``."""
     return int(torch.randint(2**31 - 1, (), generator=rng))
-
-
-def derive_bytes(count: int, seed: int, *path: int | str) -> bytes:
-    """Return `count` bytes for `path` below the run's `seed`; they are as hard to guess as the seed."""
-    return bytes(torch.randint(256, (count,), generator=derive_generator(seed, *path)).tolist())
-
-
-@contextmanager
-def seeded_globally(seed: int, place: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators, of the processor and of an NVIDIA GPU at `place`, and restore them afterwards.
-
-    One thread at a time; not to be entered twice by one.
-    """
-    generators = [torch.default_generator]
-    if place is not None and place.type == "cuda":
-        number = torch.cuda.current_device() if place.index is None else place.index
-        generators.append(torch.cuda.default_generators[number])
-    with _GLOBAL:
-        before = [generator.get_state() for generator in generators]
-        for generator in generators:
-            generator.manual_seed(seed)
-        try:
-            yield
-        finally:
-            for generator, state in zip(generators, before, strict=True):
-                generator.set_state(state)
 
 
 # Random noise that the server cannot predict, although it knows the seed of the run.

@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
-from fedkin.core.errors import FedkinError, RefusalError, in_short, suggestion
+from fedkin.core.errors import FedkinError, RefusalError, in_short
 from fedkin.core.payload import PLAIN_VALUES, Payload, detached, find_unsupported
 from fedkin.core.replies import Expected, Failure, objection, refusal
 
-_trusted: ContextVar[tuple[Sequence[str] | None, str]] = ContextVar("trusted", default=(None, ""))
-"""The only packages that a client imports from when a server names tasks, models or features, and why."""
-_check: ContextVar[Callable[[Task], None]] = ContextVar("check", default=lambda task: None)
-"""What raises RefusalError if a client does not do a task that a server names, alone or for a secure sum."""
+_trusted: ContextVar[tuple[Sequence[str] | None, str, Callable[[Task], None]]]
+_trusted = ContextVar("trusted", default=(None, "", lambda task: None))
+"""The arguments of `trusted_packages`: what a client does and imports when a server names tasks, models or features."""
 
 
 @contextmanager
@@ -36,11 +35,10 @@ def trusted_packages(
     `why` is the end of the sentence that refuses another. `check` is called with every task that is looked up by name,
     and raises RefusalError if it is not to be done.
     """
-    token, token_of_check = _trusted.set((packages, why)), _check.set(check)
+    token = _trusted.set((packages, why, check))
     try:
         yield
     finally:
-        _check.reset(token_of_check)
         _trusted.reset(token)
 
 
@@ -49,7 +47,7 @@ def named_module(name: str) -> ModuleType:
 
     A ``__main__`` is a program, which importing would run; it is refused.
     """
-    packages, why = _trusted.get()
+    packages, why, _ = _trusted.get()
     if "__main__" in name.split(".")[1:]:
         raise RefusalError(f"'{name}' is a program, {why or 'which importing would run'}.")
     if packages is not None and name.split(".")[0] not in packages:
@@ -60,26 +58,20 @@ def named_module(name: str) -> ModuleType:
 def named_object(path: str, what: str) -> Any:
     """Import the object that ``package.module:attribute`` names, if its package is trusted.
 
-    `what` says what it stands for, as the beginning of a sentence: ``Method``. Raises FedkinError if it is no such
-    path, its module is not trusted here or cannot be imported, or has no such attribute.
+    `what` says what it stands for, as the beginning of a sentence: ``Method``. Raises FedkinError if its module is not
+    trusted here, or it cannot be imported.
     """
     module, _, attribute = path.partition(":")
-    if not module or not attribute:
-        raise FedkinError(f"{what} '{path}' is no dotted path; write it as 'package.module:name'.", public=True)
     try:
-        source = named_module(module)
+        return getattr(named_module(module), attribute)
     except FedkinError:
         raise
     except Exception as error:  # whatever the user's own file raises
         raise FedkinError(
-            f"{what} '{path}': module '{module}' cannot be imported, from an installed package or from PYTHONPATH: "
+            f"{what} '{path}' cannot be imported, as 'package.module:name' of an installed package or of PYTHONPATH: "
             f"{in_short(error)}.",
-            public=f"{what} '{path}': module '{module}' cannot be imported there; its log says more.",
+            public=f"{what} '{path}' cannot be imported there; its log says more.",
         ) from error
-    if not hasattr(source, attribute):
-        names = suggestion(attribute, [name for name in dir(source) if not name.startswith("_")], "it has ")
-        raise FedkinError(f"{what} '{path}': module '{module}' has no '{attribute}'; {names}", public=True)
-    return getattr(source, attribute)
 
 
 TaskFunction = Callable[[Sequence[Client], Sequence[Payload]], list[Payload]]
@@ -247,7 +239,8 @@ def known_task(name: str) -> Task:
         raise FedkinError(
             f"Task '{name}' is not known here; client and server need the same version of fedkin.", public=True
         ) from error
-    _check.get()(task)
+    _, _, check = _trusted.get()
+    check(task)
     return task
 
 
@@ -262,10 +255,8 @@ def run_task(task: Task, clients: Sequence[Client], payloads: Sequence[Payload])
     """
     replies = task.run(clients, payloads)
     if not isinstance(replies, list | tuple) or len(replies) != len(clients):
-        returned = len(replies) if isinstance(replies, list | tuple) else type(replies).__name__
         raise RefusalError(
-            f"Task '{task.name}' should return a list with one reply per client, {len(clients)} here, not {returned}.",
-            public=True,
+            f"Task '{task.name}' should return a list with one reply per client, {len(clients)} here.", public=True
         )
     for client, reply in zip(clients, replies, strict=True):
         unsupported = type(reply).__name__ if not isinstance(reply, Mapping) else find_unsupported(reply)

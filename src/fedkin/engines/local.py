@@ -27,7 +27,7 @@ from fedkin.core.device import device, on
 from fedkin.core.federation import Replies, ReplyStream, Wanted
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Expected, Failure, extremes
-from fedkin.core.seeds import derive_bytes, derive_generator, derive_seeds
+from fedkin.core.seeds import derive_generator, derive_seeds
 from fedkin.core.tasks import BlockFunction, run_task
 from fedkin.secure_aggregation.sums import ClientSums
 
@@ -208,7 +208,8 @@ class LocalFederation(Federation):
         return 1 if task.one_by_one else 128  # whose models take about as long for a step as one
 
     def _secret(self, client: int, count: int) -> bytes:
-        return derive_bytes(count, self.seed, "secret", client, self.exchange)
+        rng = derive_generator(self.seed, "secret", client, self.exchange)
+        return bytes(torch.randint(256, (count,), generator=rng).tolist())
 
     def is_lost(self, client: int) -> bool:
         if (self.exchange, client) in self.failures:

@@ -400,7 +400,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
         if isinstance(data, ClientArray):
             batches = data.rows.split(_BATCH)
-            return data.divided(np.concatenate([values_of(part, subject) for part in batches]))
+            return np.split(np.concatenate([values_of(part, subject) for part in batches]), data.offsets[1:-1].tolist())
         return map_clients(data, values_of, subject)
 
     # What clusters are.

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
+from fedkin.core.device import device
 from fedkin.nn.descent import LocalTraining, UpdateRule, batch_orders, steps_of, train_locally
-from fedkin.nn.resident import Architecture
+from fedkin.nn.resident import ONE_AT_A_TIME, Architecture, stack_memory
 
 Trained = tuple[Tensor, float]
 
@@ -102,8 +102,7 @@ def _fitting(jobs: Sequence[Job]) -> int:
     """
     architecture, training = jobs[0].architecture, jobs[0].training
     numbers = UpdateRule.copies(training) * architecture.size + 4 * training.batch_size * _outputs(architecture)
-    # 4 bytes a number; samples are kept for the next round, and joined for this one.
-    needed = accumulate(4 * (numbers + 2 * job.x.numel()) for job in jobs)
+    needed = accumulate(4 * (numbers + job.x.numel()) for job in jobs)  # 4 bytes a number
     free = stack_memory()
     return max(1, sum(total <= free for total in needed))
 
@@ -151,9 +150,10 @@ class StackedModels:
 
     def train(self, jobs: Sequence[Job]) -> list[Trained]:
         """Train a model for each job; return each with its mean loss in the last epoch."""
-        values = torch.stack([placed(job.start) for job in jobs])  # often all clients begin with one model
+        starts = {id(job.start): job.start.to(device()) for job in jobs}  # often all clients begin with one model
+        values = torch.stack([starts[id(job.start)] for job in jobs])
         rule = UpdateRule(values[:, : self._trainable].clone(), self.training, self._frozen)
-        x, y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
+        x, y = (torch.cat(parts).to(device()) for parts in ([job.x for job in jobs], [job.y for job in jobs]))
         size, first = self.training.batch_size, 0
         batches: list[list[Tensor]] = []  # the rows of each job's batches, among the samples of all
         per_epoch: list[int] = []

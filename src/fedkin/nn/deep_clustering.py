@@ -20,11 +20,10 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, is_shape
-from fedkin.core.seeds import seeded_globally
 from fedkin.nn.descent import Adam, AdamMoments, LocalTraining, train_locally
 from fedkin.nn.encoder import OUTPUT, Autoencoding, Encoder, Output, last_layers
 from fedkin.nn.networks import UNITS, linear_layers
-from fedkin.nn.resident import Resident
+from fedkin.nn.resident import Resident, seeded_globally
 
 
 @dataclass(frozen=True)

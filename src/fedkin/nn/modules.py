@@ -14,11 +14,10 @@ from torch.nn.functional import cross_entropy
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, unknown_name
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, is_name, is_shape
-from fedkin.core.seeds import seeded_globally
 from fedkin.core.tasks import named_object
 from fedkin.nn import networks
 from fedkin.nn.networks import resnet
-from fedkin.nn.resident import Architecture, DenseResident, Resident, is_dense
+from fedkin.nn.resident import Architecture, DenseResident, Resident, is_dense, seeded_globally
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """``factory(shape, classes)``: a new module that turns float32 ``(n, *shape)`` into logits ``(n, classes)``."""

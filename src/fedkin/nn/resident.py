@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,15 +23,50 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedkin.core.device import ONE_AT_A_TIME, device
+from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
-from fedkin.core.seeds import draw_seed, seeded_globally
+from fedkin.core.seeds import draw_seed
 
 Losses = tuple[Tensor, Tensor]
 """Mean losses of some batches, and their numbers of samples."""
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """``(output, target) -> mean loss of the batch``."""
+
+
+_ASSUMED = 1 << 29  # bytes for a stack where a device does not say how many are free: few, as any GPU has them
+_GLOBAL = threading.Lock()
+"""Held while torch's global generator is seeded for a moment."""
+ONE_AT_A_TIME = threading.RLock()
+"""Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
+enough."""
+
+
+def stack_memory() -> int:
+    """Return how many bytes a stack of models may use on this thread's device: half of its free memory."""
+    place = device()
+    return int(torch.cuda.mem_get_info(place)[0]) // 2 if place.type == "cuda" else _ASSUMED
+
+
+@contextmanager
+def seeded_globally(seed: int, place: torch.device | None = None) -> Iterator[None]:
+    """Seed torch's global generators, of the processor and of an NVIDIA GPU at `place`, and restore them afterwards.
+
+    One thread at a time; not to be entered twice by one.
+    """
+    generators = [torch.default_generator]
+    if place is not None and place.type == "cuda":
+        number = torch.cuda.current_device() if place.index is None else place.index
+        generators.append(torch.cuda.default_generators[number])
+    with _GLOBAL:
+        before = [generator.get_state() for generator in generators]
+        for generator in generators:
+            generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            for generator, state in zip(generators, before, strict=True):
+                generator.set_state(state)
 
 
 class Resident:

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
+from fedkin.core.device import device
 from fedkin.core.replies import MANY, Expected, counts_to, is_list, positive
 from fedkin.nn.descent import adam_step
 from fedkin.nn.networks import UNITS
-from fedkin.nn.resident import batch_lengths
+from fedkin.nn.resident import ONE_AT_A_TIME, batch_lengths, stack_memory
 
 WIDTHS = is_list(UNITS)
 """Widths of an autoencoder's layers in a payload."""
@@ -215,7 +215,7 @@ class _Stack:
         self.trained, self.training = stack, training
         self.totals = [training.total_steps(len(chosen)) for chosen in rows]
         sources = {id(x): x for x in data}
-        self.x = torch.cat([placed(x).flatten(1) for x in sources.values()])
+        self.x = torch.cat([x.flatten(1) for x in sources.values()]).to(device())
         first = dict(zip(sources, accumulate(map(len, sources.values()), initial=0), strict=False))
         chosen = [first[id(x)] + of_model for x, of_model in zip(data, rows, strict=True)]
         batches, weights = self._schedule(chosen, rngs)
