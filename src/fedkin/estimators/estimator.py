@@ -237,7 +237,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 for entrance, samples in held_out.items()
                 if samples is not None
             }
-            steps = FitRunner(method, fed, runner.Callbacks([progress, *callbacks]), splits)
+            steps = FitRunner(method, fed, runner.Callbacks([progress, *(callbacks or ())]), splits)
             tables = [client.table for client in population.clients if client.table]
             columns = list(dict.fromkeys(name for table in tables for name in table.names))
             # All attributes are set once the steps are done: a fit that fails leaves the model as it was.

@@ -159,7 +159,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 fed = LocalFederation(updated, self._run_seed, on_progress=progress.part, names=names)
                 self._updates += 1
                 fed.exchange = 1_000_000 * self._updates  # beyond those before: no numbers are drawn twice
-                steps = FitRunner(method, fed, runner.Callbacks([progress, *callbacks]), {})
+                steps = FitRunner(method, fed, runner.Callbacks([progress, *(callbacks or ())]), {})
                 earlier = [{**line, "sent": 0, "received": 0} for line in self.records_[: state.steps]]
                 self._follow(steps, state, names, {"records_": earlier})
         return self
