@@ -25,7 +25,7 @@ from torch.utils.data import (
 )
 
 from fedkin.core import FedkinError
-from fedkin.data.inputs import client_input, federation_input, load_clients, split_clients
+from fedkin.data.inputs import client_data, load_clients, split_clients
 from fedkin.data.sources import load
 from fedkin.data.tables import as_tensor
 
@@ -69,17 +69,18 @@ FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(kind=Y)
     ],
 )
 def test_labels_are_beside_or_inside(clients: Any, y: Any) -> None:
-    found = federation_input(clients, y, seek_labels=True).clients
-    assert list(found) == ["Client 0", "Client 1"]
-    assert [list(client.y) for client in found.values()] == [Y.tolist()] * 2
-    assert [np.asarray(client.x)[:, :2].tolist() for client in found.values()] == [X.tolist()] * 2
+    sites = load_clients(clients, y)
+    assert [site.name for site in sites] == ["Client 0", "Client 1"]
+    assert [(site.y.tolist(), site.x.tolist()) for site in sites if site.y is not None] == [
+        (Y.tolist(), X.tolist())
+    ] * 2
 
 
 def test_clients_keep_their_names_and_numbers_are_names() -> None:
-    assert list(federation_input({"north": X, 7: X}).clients) == ["north", "7"]
+    assert [site.name for site in load_clients({"north": X, 7: X})] == ["north", "7"]
     for y in ({"south": 1 - Y, "north": Y}, [Y, 1 - Y]):
-        found = federation_input({"north": X, "south": X}, y).clients
-        assert [client.y.tolist() for client in found.values()] == [Y.tolist(), (1 - Y).tolist()]
+        sites = load_clients({"north": X, "south": X}, y)
+        assert [site.y.tolist() for site in sites if site.y is not None] == [Y.tolist(), (1 - Y).tolist()]
 
 
 @pytest.mark.parametrize(
@@ -104,12 +105,11 @@ def test_one_client_is_told_from_several(value: Any, several: bool) -> None:
 @pytest.mark.parametrize("keys", ["clinic", ["clinic"], pd.Series(["south", "north", "south", "north"])], ids=str)
 def test_a_table_divided_by_a_column_is_clients_by_name_without_it(keys: Any) -> None:
     whole = FRAME.assign(clinic=["south", "north", "south", "north"])
-    found = federation_input(whole.groupby(keys), "kind").clients
-    assert list(found) == ["north", "south"]
-    kept = ["a", "b", "kind"] if not isinstance(keys, pd.Series) else ["a", "b", "kind", "clinic"]
-    assert all(list(client.x.columns) == kept for client in found.values())
-    assert [list(client.y) for client in found.values()] == [[1, 1], [0, 0]]
-    assert list(federation_input(whole.groupby(["clinic", "kind"])).clients) == ["north, 1", "south, 0"]
+    sites = load_clients(whole.groupby(keys), "kind")
+    assert [site.name for site in sites] == ["north", "south"]
+    assert all(site.features == (["a", "b"] + ["clinic"] * isinstance(keys, pd.Series)) for site in sites)
+    assert [site.y.tolist() for site in sites if site.y is not None] == [[1, 1], [0, 0]]
+    assert [site.name for site in load_clients(whole.groupby(["clinic", "kind"]))] == ["north, 1", "south, 0"]
 
 
 PAIR_OF_SETS = (TensorDataset(torch.tensor(X)), TensorDataset(torch.tensor(X)))
@@ -133,7 +133,7 @@ PAIR_OF_SETS = (TensorDataset(torch.tensor(X)), TensorDataset(torch.tensor(X)))
 )
 def test_what_cannot_be_used_is_refused(clients: Any, y: Any, words: str) -> None:
     with pytest.raises(FedkinError) as raised:
-        federation_input(clients, y)
+        load_clients(clients, y)
     assert words in str(raised.value)
 
 
@@ -201,17 +201,17 @@ class Stream(IterableDataset[Any]):
     ],
 )
 def test_items_come_in_the_order_of_the_data_set(given: Any, rows: Any) -> None:
-    found = client_input(given, "Client 0")
+    found = client_data(given, "Client 0")
     assert torch.equal(found.x, ITEM_X[list(rows)])
-    assert found.y.tolist() == ITEM_Y[list(rows)].tolist()
+    assert [found.classes[code] for code in found.y] == [str(y) for y in ITEM_Y[list(rows)].tolist()]
 
 
 def test_pictures_have_the_channels_first_and_255_is_1() -> None:
     colour = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    found = client_input(Own([(Image.fromarray(colour), "cat"), (Image.fromarray(colour + 1), "dog")]), "Client 0")
-    assert (found.x.dtype, found.x.shape, found.y.tolist()) == (torch.float32, (2, 3, 4, 4), ["cat", "dog"])
+    found = client_data(Own([(Image.fromarray(colour), "cat"), (Image.fromarray(colour + 1), "dog")]), "Client 0")
+    assert (found.x.dtype, found.x.shape, found.classes) == (torch.float32, (2, 3, 4, 4), ["cat", "dog"])
     assert torch.equal(found.x[0].permute(1, 2, 0), torch.from_numpy(colour) / 255)
-    grey = client_input(Own([Image.fromarray(colour[..., 0])]), "Client 0")
+    grey = client_data(Own([Image.fromarray(colour[..., 0])]), "Client 0")
     assert grey.x.shape == (1, 1, 4, 4)
 
 
@@ -227,7 +227,7 @@ def test_pictures_have_the_channels_first_and_255_is_1() -> None:
 )
 def test_items_that_cannot_be_used_are_refused(data: Any, words: str) -> None:
     with pytest.raises(FedkinError, match=words):
-        client_input(data, "Client 0")
+        client_data(data, "Client 0")
 
 
 PIXELS = np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
@@ -240,12 +240,12 @@ IMAGES = datasets.Dataset.from_dict(
 
 
 def test_images_and_their_labels() -> None:
-    found = client_input(IMAGES, "Client 0")
+    found = client_data(IMAGES, "Client 0")
     assert torch.equal(found.x[:, 0], torch.from_numpy(PIXELS) / 255)
     assert found.y.tolist() == [1, 0, 1]
-    assert client_input(IMAGES, "Client 0", "fine").y.tolist() == [2, 0, 2]
+    assert client_data(IMAGES, "Client 0", "fine").classes == ["0", "2"]
     with pytest.raises(FedkinError, match="Client 0 has no column 'fin'; did you mean 'fine'"):
-        client_input(IMAGES, "Client 0", "fin")
+        client_data(IMAGES, "Client 0", "fin")
 
 
 class Partitioner:
@@ -276,6 +276,6 @@ class FederatedDataset:
 
 @pytest.mark.parametrize("given", [Partitioner(), FederatedDataset("train"), FederatedDataset("train", "test")])
 def test_partitions_are_clients_in_order_of_their_ids(given: Any) -> None:
-    found = federation_input(given).clients.values()
-    assert [client.x.shape for client in found] == [(1, 1, 4, 4)] * 3
-    assert [client.y.tolist() for client in found] == [[1], [0], [1]]
+    sites = load_clients(given)
+    assert [site.x.shape for site in sites] == [(1, 1, 4, 4)] * 3
+    assert [site.y.tolist() for site in sites if site.y is not None] == [[1], [0], [1]]

@@ -1,13 +1,13 @@
 """Clients' data as users pass them: the one place where they come in.
 
-They become arrays, DataFrames, samples and paths (`federation_input`), then data sets whose class indices mean the
-same at all clients (`load_clients`), then a population (`ClientFiles`). What a single value is says `form_of` alone.
+What a single value is says `form_of` alone; `client_data` reads it, once, as a data set. `load_clients` does so for
+several, whose class indices mean the same, and `ClientFiles` makes them a population.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -23,7 +23,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.client import Samples, Table
 from fedkin.core.client_array import ClientArray
-from fedkin.core.errors import FedkinError, in_short, listing, no_column, option, refuse, setting
+from fedkin.core.errors import FedkinError, in_short, listing, option, refuse, setting
 from fedkin.core.method import Fraction
 from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
@@ -32,7 +32,7 @@ from fedkin.data.names import KINDS, ending_of, expanded, files_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.population import Population, hold_out
 from fedkin.data.samples import SUGGESTED, folder_dataset, pixels_of, with_embeddings
-from fedkin.data.sources import clients_in_one, read_file, read_rows
+from fedkin.data.sources import clients_in_one, load, read_rows
 from fedkin.data.tables import (
     LABEL_NAMES,
     LARGEST,
@@ -40,8 +40,8 @@ from fedkin.data.tables import (
     as_dataset,
     as_frame,
     as_tensor,
+    encode_labels,
     in_order,
-    label_of,
     notes_on_outcomes,
 )
 
@@ -142,58 +142,53 @@ def _is_path(item: str | Path) -> bool:
 # Data of one client.
 
 
-@dataclass(frozen=True)
-class ClientInput:
-    """Data and labels of one client, in a form that `load_clients` reads.
+def client_data(value: Any, origin: str, label: str | None = None, options: TableOptions = NO_OPTIONS) -> Dataset:
+    """Read one client's data in any supported form, see `FORMS`; samples that are to be encoded are embeddings.
 
-    `x` is a path, a DataFrame, `Samples`, or an array as `fedkin.data.tables.as_tensor` takes it. `y` has one label per
-    sample, of any plain type; ``None`` where there are none, or they are still in a file. `label` is the column of the
-    DataFrame `x` that holds `y`.
+    `origin` names the client, at the beginning of error messages. `label` is the column, field or key of labels, or
+    "none"; without it a table's column of a usual name is taken, see `fedkin.data.tables.label_of`. Raises FedkinError
+    if it is of another form, cannot be read or used, or has no `label`.
     """
-
-    x: Any
-    y: Any = None
-    label: str | None = None
-
-
-def client_input(value: Any, origin: str, label: str | None = None, seek_labels: bool = False) -> ClientInput:
-    """Convert one client's data from any supported form, see `FORMS`.
-
-    `origin` names the client, at the beginning of error messages; `label` is the column, field or key of labels. With
-    `seek_labels` a DataFrame's column of a usual name, see `label_of`, is taken for labels. Raises FedkinError if it
-    is of another form; if items of a data set cannot be read, or differ in shape; if there is no `label`.
-    """
+    y = None
     match form_of(value):
         case "path":
-            return ClientInput(expanded(str(value)))
+            path = expanded(str(value))
+            samples = folder_dataset(path, label) if path.is_dir() else None
+            data = load(str(path), label, options=options, must_have=False) if samples is None else samples
         case "samples":
-            return ClientInput(value if isinstance(value, Samples) else listed_samples(value))
+            data = as_dataset(value if isinstance(value, Samples) else listed_samples(value), origin, origin)
         case "table":
-            frame: Any = as_frame(value)
-            names = [str(name) for name in frame.columns]
-            label = label_of(frame, label) if seek_labels else label
-            if label is None:
-                return ClientInput(frame)
-            if label not in names:
-                raise no_column(origin, label, names)
-            return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
+            data = as_dataset(value, origin, origin, label, options)
         case "items":
-            return _of_items(value, origin, label)
+            x, y, column = _of_items(value, origin, label)
+            data = as_dataset(x, origin, origin, column or NO_LABELS, options)
+            y = y if data.y is None and label != NO_LABELS else None
         case "pair":
-            first = client_input(value[0], origin)
-            return first if value[1] is None else ClientInput(first.x, value[1])
-        case "array" | "row" if label is None:
-            return ClientInput(value)
+            x, y = value
+            data = client_data(x, origin, label if y is None else NO_LABELS, options)
+        case "array" | "row" if label in (None, NO_LABELS):
+            data = as_dataset(value, origin, origin)
         case "array" | "row":
             raise FedkinError(f"{origin} is an array and has no column '{label}'; give y as one array for each client.")
         case _:
             raise FedkinError(f"{origin} is of type {type(value).__name__}; a client's data are {FORMS}.")
+    return with_embeddings(data if y is None else with_labels(data, y, origin), options, origin)
 
 
-def _of_items(data: Any, origin: str, label: str | None) -> ClientInput:
-    """Read a data set of torch or Hugging Face, or that of a loader, whose order and batches are for training.
+def with_labels(data: Dataset, y: Any, origin: str) -> Dataset:
+    """Return a client's data with labels beside them; raise FedkinError if there is not one for each sample."""
+    y = y.detach().cpu() if isinstance(y, Tensor) else y
+    y = y[:, 0] if getattr(y, "shape", ())[1:] == (1,) else y  # a column, as scikit-learn takes it
+    codes, classes = encode_labels(y, origin)
+    if len(codes) != len(data):
+        raise FedkinError(f"{origin} has {len(codes)} labels for {len(data)} samples; each sample needs one.")
+    return replace(data, y=codes, classes=classes, are_texts=isinstance(next(iter(y)), str))
 
-    Of a loader whose sampler chooses some items these are read.
+
+def _of_items(data: Any, origin: str, label: str | None) -> tuple[Any, Any, str | None]:
+    """Return samples, labels and their column of a data set of torch or Hugging Face, or that of a loader.
+
+    A loader's order and batches are for training; of one whose sampler chooses some items these are read.
     """
     if isinstance(data, DataLoader):
         if data.collate_fn is not default_collate and data.batch_size is not None:
@@ -202,14 +197,14 @@ def _of_items(data: Any, origin: str, label: str | None) -> ClientInput:
         if hasattr(data, "__len__") and not isinstance(sampler, RandomSampler | SequentialSampler):
             data = Subset(data, [int(i) for i in getattr(sampler, "indices", sampler)])
     if _is_hub(data) and data.format["type"] != "custom":  # a transform of the user's makes other items
-        return ClientInput(*read_rows(data, origin, label))
+        return read_rows(data, origin, label)
     try:
         items = map(data.__getitem__, range(len(data))) if hasattr(data, "__len__") else data
-        pairs = [_sample_and_label(item, label) for item in items]
+        pairs = [_sample_and_label(item, None if label == NO_LABELS else label) for item in items]
         labels = [y for _, y in pairs if y is not None]
         if len(labels) not in (0, len(pairs)):
             raise ValueError("only some have labels")
-        return ClientInput(torch.stack([x for x, _ in pairs]), np.asarray(labels) if labels else None)
+        return torch.stack([x for x, _ in pairs]), np.asarray(labels) if labels else None, None
     except Exception as error:  # whatever a user's own data set raises, and torch over samples of other shapes or none
         form = "each is x, a pair (x, y), or a dict with x or image and label, and all x are numbers of one shape"
         raise FedkinError(f"The items of {origin} cannot be used ({in_short(error)}); {form}.") from error
@@ -234,56 +229,44 @@ def _sample_and_label(item: Any, label: str | None) -> tuple[Tensor, Any]:
 # Data of several clients.
 
 
-@dataclass(frozen=True)
-class FederationInput:
-    """Data and labels of several clients, as users give them, in forms that `load_clients` reads.
+def load_clients(
+    source: Any, y: Any = None, options: TableOptions = NO_OPTIONS, entrance: str = "fit"
+) -> list[Dataset]:
+    """Load one data set per client, with class indices that mean the same at all of them.
 
-    `clients` are by name; those without one are called ``Client 0`` and so on. `origins` are what they are called in
-    sentences. `label` is the column of tables and files that holds labels, or "none".
+    `source` are clients as in `COLLECTIONS`, each as in `FORMS`; those without a name are called ``Client 0`` and so
+    on. `y` is the column, field or key that holds the labels of every client, "none" if no column does, or one array of
+    labels per client, in order or by name; without it a table's column of a usual name is taken, see
+    `fedkin.data.tables.label_of`. Columns of tables may differ from client to client; arrays are all of one shape.
+    `entrance` names the function that was called, for error messages. Raises FedkinError if there is no client, or any
+    cannot be used, with a line for each problem; if arrays differ in shape, or some clients have tables and others
+    arrays; or if no client has a column that `options` name.
     """
-
-    clients: dict[str, ClientInput]
-    origins: dict[str, str]
-    label: str | None = None
-
-    @property
-    def column(self) -> str | None:
-        """The column to read as labels: `label`, or "none" where labels are beside the samples."""
-        has_labels = any(client.y is not None for client in self.clients.values())
-        return NO_LABELS if self.label is None and has_labels else self.label
-
-
-def federation_input(
-    clients: Any, y: Any = None, *, entrance: str = "fit", seek_labels: bool = False
-) -> FederationInput:
-    """Convert clients and labels in any supported form to the one in which they are read.
-
-    `clients` are as in `COLLECTIONS`, each as in `FORMS`. `y` is the column, field or key that holds the labels of
-    every client, "none" if no column does, or one array of labels per client, in order or by name. `entrance` names the
-    function that was called, for error messages. With `seek_labels` a column of a usual name is taken for labels if `y`
-    is absent. Raises FedkinError if clients or labels are of another form, or their numbers differ; a line for each
-    client whose data cannot be used.
-    """
-    data = clients_of(clients, entrance)
-    names = _names_of(data)
-    origins = {
-        name: f"'{value}'" if isinstance(value, str | Path) else f"Client '{name}'" if name == key else name
-        for name, (key, value) in zip(names, data.items(), strict=True)
-    }
-    column = y if isinstance(y, str) and y != NO_LABELS else None
-    beside = [None] * len(data) if y is None or isinstance(y, str) else _labels_beside(y, data)
-    given = dict(zip(names, zip(data.values(), beside, strict=True), strict=True))
-
-    def convert(name: str) -> ClientInput:
-        value, labels = given[name]
-        client = client_input(value, origins[name], column, seek_labels and y is None)
-        if labels is not None and client.y is not None:
-            raise FedkinError(f"{origins[name]} has labels of its own, and labels are in y, too; leave one out.")
-        return client if labels is None else ClientInput(client.x, labels)
-
-    inputs = _for_each(origins, convert)
-    label = next(filter(None, (client.label for client in inputs.values())), None)
-    return FederationInput(inputs, origins, y if isinstance(y, str) else label)
+    clients = clients_of(source, entrance)
+    names, label = _names_of(clients), y if y is None or isinstance(y, str) else NO_LABELS
+    beside = [None] * len(clients) if label is y else _labels_beside(y, clients)
+    origins: dict[str, str] = {}
+    sites: list[Dataset] = []
+    problems: list[str] = []
+    for name, (key, value), labels in zip(names, clients.items(), beside, strict=True):
+        origins[name] = f"'{value}'" if isinstance(value, str | Path) else f"Client '{name}'" if name == key else name
+        try:
+            site = client_data(value, origins[name], label, options)
+            if labels is not None and site.y is not None:
+                raise FedkinError(f"{origins[name]} has labels of its own, and labels are in y, too; leave one out.")
+            sites.append(replace(site if labels is None else with_labels(site, labels, origins[name]), name=name))
+        except FedkinError as error:
+            problems += str(error).splitlines()
+    refuse(problems)
+    arrays = {origins[site.name]: tuple(site.x.shape[1:]) for site in sites if site.table is None}
+    if 0 < len(arrays) < len(sites):
+        table = next(site.name for site in sites if site.table is not None)
+        raise FedkinError(f"{origins[table]} is a table and {next(iter(arrays))} an array; all clients need the same.")
+    columns = {name for site in sites for name in (*site.features, *site.left_out, site.label) if name is not None}
+    check_same_shape(arrays)
+    refuse(options.unknown(columns))
+    classes = in_order(name for site in sites for name in site.classes)
+    return [site.with_classes(classes) for site in sites]
 
 
 def _names_of(clients: Mapping[Any, Any]) -> list[str]:
@@ -292,18 +275,6 @@ def _names_of(clients: Mapping[Any, Any]) -> list[str]:
     are_distinct = len({path.name for path in files.values()}) == len(files)
     of_files = {i: path.name if are_distinct else str(path) for i, path in files.items()}
     return [key if isinstance(key, str) else of_files.get(key, f"Client {key}") for key in clients]
-
-
-def _for_each(names: Iterable[str], function: Callable[[str], _T]) -> dict[str, _T]:
-    """Return what `function` makes of each client's name; raise FedkinError with the sentences of all clients."""
-    values, problems = {}, list[str]()
-    for name in names:
-        try:
-            values[name] = function(name)
-        except FedkinError as error:
-            problems += str(error).splitlines()
-    refuse(problems)
-    return values
 
 
 def clients_of(value: Any, entrance: str) -> dict[Any, Any]:
@@ -428,48 +399,6 @@ def _array(path: str | Path) -> NDArray[Any]:
         raise FedkinError(f"'{path}' cannot be read as .npy ({in_short(error)}).") from error
 
 
-# Data sets of all clients.
-
-
-def load_clients(
-    source: str | Path | Sequence[Any] | Mapping[str, Any] | FederationInput,
-    label: str | None = None,
-    options: TableOptions = NO_OPTIONS,
-) -> list[Dataset]:
-    """Load one data set per client, with class indices that mean the same at all of them.
-
-    `source` is a folder with a file per client (``.npz``, ``.csv``, ``.tsv``, ``.parquet`` or a workbook), in order of
-    name; or the data of each client, in order or by the client's name: the path of a file, a DataFrame, or an array as
-    `fedkin.data.tables.as_tensor` takes it. Columns of tables may differ from client to client; arrays are all of one
-    shape. `label` is the column or array of labels of every client, or "none"; without it a column of a usual name is
-    taken, see `fedkin.data.tables.label_of`. Raises FedkinError if there is no client, or any cannot be used, with a
-    line for each problem; if arrays differ in shape, or some clients have tables and others arrays; or if no client has
-    a column that `options` name.
-    """
-    federation = source if isinstance(source, FederationInput) else federation_input(source, label)
-    label, origins = federation.column, federation.origins
-
-    def read(name: str) -> Dataset:
-        data = federation.clients[name].x
-        if isinstance(data, Path):
-            samples = folder_dataset(data, label) if data.is_dir() else None
-            site = read_file(data, label, None, options) if samples is None else samples
-        else:
-            site = as_dataset(data, name, origins[name], label, options)
-        return replace(with_embeddings(site, options, origins[name]), name=name)
-
-    sites = list(_for_each(origins, read).values())
-    arrays = {origins[site.name]: tuple(site.x.shape[1:]) for site in sites if site.table is None}
-    if 0 < len(arrays) < len(sites):
-        table = next(site.name for site in sites if site.table is not None)
-        raise FedkinError(f"{origins[table]} is a table and {next(iter(arrays))} an array; all clients need the same.")
-    columns = {name for site in sites for name in (*site.features, *site.left_out, site.label) if name is not None}
-    check_same_shape(arrays)
-    refuse(options.unknown(columns))
-    classes = in_order(name for site in sites for name in site.classes)
-    return [site.with_classes(classes) for site in sites]
-
-
 # The population of data that are split already.
 
 
@@ -479,9 +408,8 @@ class ClientFiles:
 
     Attributes
     ----------
-    data : str, Path, sequence, mapping or FederationInput
-        A folder with one file per client, or the file, DataFrame or array of each client, in order or by the client's
-        name; see `fedkin.data.inputs.load_clients`.
+    data : str, Path, sequence or mapping
+        A folder with one file per client, or the data of each client in any form that `load_clients` takes.
     label : str or None
         The column or array of labels of every client, or "none" if there are no labels. If all have labels, they are
         the clients' and the truth.
@@ -509,32 +437,37 @@ class ClientFiles:
             sites = load_clients(self.data, self.label, self.table)
         else:
             sites = clients_in_one(self.data, self.column, self.label, self.table)
-        labels = [site.y for site in sites if site.y is not None]
-        labelled = len(labels) == len(sites)
-        classes = sites[0].classes if labelled else []
-        if self.test_fraction > 0 and not labelled:
-            raise FedkinError(
-                f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
-            )
-        clients, tests = [site.client(i, site.y if labelled else None) for i, site in enumerate(sites)], []
-        for i, (site, y) in enumerate(zip(sites, labels, strict=True) if self.test_fraction > 0 else ()):
-            rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
-            clients[i] = clients[i].rows(rest)
-            tests.append((site.x[out], y[out]))
-        guesses = notes_on_outcomes(site.features for site in sites)
-        guesses += _label_notes(sites, labelled) if self.label is None else []
-        apart, questions = notes_on_sites(sites, labelled)
-        return Population(
-            clients,
-            [client.y for client in clients if client.y is not None] if labelled else None,
-            classes,
-            list(dict.fromkeys(name for site in sites for name in site.features)),
-            [site.name for site in sites],
-            tests,
-            notes=(*guesses, *apart, *questions),
-            questions=questions,
-            guesses=tuple(guesses),
-        )
+        return population_of(sites, self.label is not None, self.test_fraction, seed)
+
+
+def population_of(sites: Sequence[Dataset], is_named: bool, test_fraction: float = 0.0, seed: int = 0) -> Population:
+    """Return clients as they are, with notes on labels; `is_named` says whether the user has named their column.
+
+    If all have labels, they are the clients' and the truth. Raises FedkinError if tests are wanted of others.
+    """
+    labels = [site.y for site in sites if site.y is not None]
+    labelled = len(labels) == len(sites)
+    if test_fraction > 0 and not labelled:
+        raise FedkinError(f"test_fraction is {test_fraction}, but not every client has labels to test against.")
+    clients, tests = [site.client(i, site.y if labelled else None) for i, site in enumerate(sites)], []
+    for i, (site, y) in enumerate(zip(sites, labels, strict=True) if test_fraction > 0 else ()):
+        rest, out = hold_out(torch.arange(len(site)), test_fraction, derive_generator(seed, "test", i))
+        clients[i] = clients[i].rows(rest)
+        tests.append((site.x[out], y[out]))
+    guesses = notes_on_outcomes(site.features for site in sites)
+    guesses += [] if is_named else _label_notes(sites, labelled)
+    apart, questions = notes_on_sites(sites, labelled)
+    return Population(
+        clients,
+        [client.y for client in clients if client.y is not None] if labelled else None,
+        sites[0].classes if labelled else [],
+        list(dict.fromkeys(name for site in sites for name in site.features)),
+        [site.name for site in sites],
+        tests,
+        notes=(*guesses, *apart, *questions),
+        questions=questions,
+        guesses=tuple(guesses),
+    )
 
 
 def notes_on_sites(sites: Sequence[Dataset], labelled: bool) -> tuple[Sequence[str], tuple[str, ...]]:

@@ -40,7 +40,6 @@ from fedkin.core.replies import (
 from fedkin.data import checks, statistics
 from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
 from fedkin.data.options import NO_OPTIONS, Imputation, TableOptions
-from fedkin.data.samples import with_embeddings
 from fedkin.data.schema import (
     Reports,
     Schema,
@@ -52,11 +51,10 @@ from fedkin.data.schema import (
     quoted,
     reports_by_name,
 )
-from fedkin.data.tables import Dataset, as_dataset, plain_numbers
+from fedkin.data.tables import Dataset, plain_numbers
 from fedkin.secure_aggregation.sums import check_enough
 
 if TYPE_CHECKING:
-    from fedkin.data.inputs import ClientInput
     from fedkin.data.population import Population
 
 STATE = "preparation"
@@ -137,26 +135,21 @@ class Preparation:
             If `x` is in no such form, is of another shape than in training, lacks a column or holds something else in
             it, or is a table with names where the clients had arrays and cannot be one of numbers.
         """
-        from fedkin.data.inputs import client_input  # a run reads by its scenario
-
-        data, where = self.read_again(client_input(x, where), where)
+        data, where = self.read_again(x, where)
         return self.prepared(data.x, data.table, where)
 
-    def read_again(self, samples: ClientInput, origin: str, labels: Sequence[str] = ()) -> tuple[Dataset, str]:
+    def read_again(
+        self, x: Any, origin: str, drop: Sequence[str] = (), label: str | None = None
+    ) -> tuple[Dataset, str]:
         """Read one client's new samples with columns of the same kinds, and say what to call them.
 
-        They are called `origin`, or by their file; `labels` are columns of a table to leave out. Raises FedkinError if
-        they cannot be used.
+        They are called `origin`, or by their file; columns to `drop` may be absent, and `label` is as for
+        `fedkin.data.inputs.client_data`. Raises FedkinError if they cannot be used.
         """
-        left_out = [*labels, *([] if samples.label is None else [samples.label])]
-        reading = replace(self.reading, drop=[*self.reading.drop, *left_out])
-        if isinstance(samples.x, str | Path):
-            from fedkin.data.sources import load
+        from fedkin.data.inputs import client_data  # a run reads by its scenario
 
-            origin = f"'{samples.x}'"
-            read = load(str(samples.x), options=reading, must_have=False)
-        else:
-            read = with_embeddings(as_dataset(samples.x, origin, origin, options=reading), reading, origin)
+        origin = f"'{x}'" if isinstance(x, str | Path) else origin
+        read = client_data(x, origin, label, replace(self.reading, drop=[*self.reading.drop, *drop]))
         self.check_encoder(read, origin)
         return read, origin
 

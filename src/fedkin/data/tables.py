@@ -93,6 +93,8 @@ class Dataset:
         The column of a table that was taken for its labels.
     samples : Samples or None
         Images, texts or series that `x` are embeddings of, or will be.
+    are_texts : bool
+        Whether labels were given as texts, and not in a file of texts: then whole numbers among them stay such.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Dataset:
     left_out: tuple[str, ...] = ()
     label: str | None = None
     samples: Samples | None = None
+    are_texts: bool = False
 
     def __len__(self) -> int:
         return len(self.x)
@@ -256,10 +259,12 @@ def frame_to_dataset(
     frame = frame.drop(columns=[*dropped])
     coded: dict[str, tuple[torch.Tensor, list[str]]] = {}
     problems: list[str] = []
+    are_texts = False
     for column in dict.fromkeys(filter(None, (label, cluster))):
         if column not in frame.columns:
             problems.append(str(no_column(origin, column, frame.columns)))
         elif list(frame.columns).count(column) == 1:
+            are_texts |= column == label and "separator" not in frame.attrs and isinstance(frame[column].iloc[0], str)
             try:
                 coded[column] = encode_labels(frame[column], f"Column '{column}' of {origin}")
             except FedkinError as error:
@@ -268,7 +273,8 @@ def frame_to_dataset(
     table = frame_to_table(frame, origin, options, problems)
     y, classes = coded[label] if label is not None else (None, [])
     clusters = None if cluster is None else coded[cluster]
-    return Dataset(name, table.values, y, classes, table, clusters, (*dropped, *table.texts), label)
+    data = Dataset(name, table.values, y, classes, table, clusters, (*dropped, *table.texts), label)
+    return replace(data, are_texts=are_texts)
 
 
 # Tables of columns of known kinds.

@@ -15,14 +15,13 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import checked_keywords
 from fedkin.core.runner import Callback
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs import split_clients
+from fedkin.data.inputs import clients_of, split_clients
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import (
     by_client,
     coded_labels,
     fitted_position,
     is_position,
-    labelled_clients,
     labelled_data,
     read_labelled_clients,
 )
@@ -122,12 +121,15 @@ class ClientClusterer(Estimator):
         cluster : int, optional
             A cluster, such as `assign` returns for an unseen client. With a single cluster, neither is needed.
         """
-        labels: NDArray[Any] = self.classes_[self._logits(x, client, cluster).argmax(1).numpy()]
+        check_is_fitted(self, "result_")
+        logits = self._logits(self._prepared(x, _DATA), client, cluster)
+        labels: NDArray[Any] = self.classes_[logits.argmax(1).numpy()]
         return labels
 
     def predict_proba(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:
         """Predict the probabilities ``(n, n_classes)`` of the classes in `classes_`; otherwise as `predict`."""
-        return self._logits(x, client, cluster).double().softmax(1).numpy()
+        check_is_fitted(self, "result_")
+        return self._logits(self._prepared(x, _DATA), client, cluster).double().softmax(1).numpy()
 
     @checked_keywords
     def score(self, x: Any, y: Any = None, client: int | str | None = None, cluster: int | None = None) -> float:
@@ -138,11 +140,11 @@ class ClientClusterer(Estimator):
         """
         check_is_fitted(self, "result_")
         if client is None and cluster is None and split_clients(x) is not None:
-            data = by_client(labelled_clients(x, y or self._label, "score"), self.client_names_, "score")
-            return float(np.mean([self.score(each.x, each.y, i) for i, each in data.items()]))
-        samples = labelled_data(x, y, _DATA, self._label)
-        predicted = self.predict(samples.x, client, cluster)
-        return float((predicted == self.classes_[coded_labels(samples, self.classes_, _DATA, len(predicted))]).mean())
+            data = by_client(clients_of(x, "score"), self.client_names_, "score")
+            return float(np.mean([self.score(each, y, i) for i, each in data.items()]))
+        samples, read = labelled_data(self.preparation_, x, y, _DATA, self._label)
+        predicted = self._logits(samples, client, cluster).argmax(1)
+        return float((predicted == coded_labels(read, self.classes_, _DATA)).double().mean())
 
     @checked_keywords
     def assign(self, x: Any, y: Any = None) -> int:
@@ -154,17 +156,14 @@ class ClientClusterer(Estimator):
         change.
         """
         check_is_fitted(self, "result_")
-        data = labelled_data(x, y, _DATA, self._label)
-        samples, labels = self._prepared(data.x, _DATA), None
-        if self._method.assigns_by_labels(self.result_):
-            labels = coded_labels(data, self.classes_, _DATA, len(samples))
+        samples, read = labelled_data(self.preparation_, x, y, _DATA, self._label)
+        labels = coded_labels(read, self.classes_, _DATA) if self._method.assigns_by_labels(self.result_) else None
         newcomer = Client.unseen(samples, labels, derive_generator(self._run_seed, "assign"))
         with self._on_device(), one_thread():
             return int(self._method.assign(self.result_, newcomer))
 
-    def _logits(self, x: Any, client: int | str | None, cluster: int | None) -> Tensor:
-        """Return logits by the model of the ``client`` or ``cluster``, after checking which that is."""
-        check_is_fitted(self, "result_")
+    def _logits(self, samples: Tensor, client: int | str | None, cluster: int | None) -> Tensor:
+        """Return logits of prepared samples by the model of the ``client`` or ``cluster``, once it is known which."""
         count = len(self.result_["models"])
         if client is None and cluster is None and count == 1:
             cluster = 0
@@ -175,7 +174,6 @@ class ClientClusterer(Estimator):
         whose = {"cluster": cluster} if client is None else {"client": fitted_position(client, self.client_names_)}
         if client is not None and self.client_labels_[whose["client"]] < 0:
             raise FedkinError(f"The cluster of {client!r} is not known; find it with assign(x, y), and give cluster=.")
-        samples = self._prepared(x, _DATA)
         with self._on_device():
             logits: Tensor = self._method.logits_of(self.result_, samples, **whose)
             return logits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -15,13 +14,11 @@ from torch import Tensor
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
-from fedkin.data.inputs import ClientFiles, ClientInput, notes_on_sites
-from fedkin.data.names import expanded
+from fedkin.data.inputs import ClientFiles, notes_on_sites
 from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
-from fedkin.data.sources import read_file
-from fedkin.data.tables import are_whole, as_frame, encode_labels, in_order, notes_on_outcomes
+from fedkin.data.tables import Dataset, are_whole, as_frame, notes_on_outcomes
 
 ClassLabels = NDArray[Any]
 
@@ -48,31 +45,23 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
             raise FedkinError("Clients of one array have no labels; leave out y.")
         array = ClientArray(data.rows, data.offsets, data.min_members, data.names)  # another fit's have memories
         return Inputs(Population([], None, [], names=list(data.names)), NO_LABELS, array=array)
-    read = forms.federation_input(data, y)
-    population = ClientFiles(read, read.column, table=table).build()
-    return Inputs(replace(population, guesses=()) if read.label == NO_LABELS else population, read.label)
+    label = y if y is None or isinstance(y, str) else NO_LABELS
+    population = ClientFiles(data, label, table=table).build()
+    return Inputs(replace(population, guesses=()) if label is y == NO_LABELS else population, y if label is y else None)
 
 
 @at_door(PYTHON)
 def read_labelled_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
     """Read clients that are clustered and have labels."""
-    read = forms.federation_input(data, y, seek_labels=True)
-    sites = forms.load_clients(read, options=table)
-    labels = [client.y for client in read.clients.values()]
-    for place, y in enumerate(labels):
-        if y is not None:
-            codes, texts = _codes(y, len(sites[place]), sites[place].name)
-            sites[place] = replace(sites[place], y=codes, classes=texts)
-    without = [site.name for site in sites if site.y is None]
-    if without:
+    sites = forms.load_clients(data, y, table)
+    if without := [site.name for site in sites if site.y is None]:
         raise FedkinError(
             f"{without[0]} has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of the "
             "column of labels as y."
         )
-    texts = in_order(name for site in sites for name in site.classes)
+    texts = sites[0].classes
     if len(texts) < 2:
         raise FedkinError(f"All labels of all clients are {texts[0]}; there must be two classes or more.")
-    sites = [site.with_classes(texts) for site in sites]
     clients = [site.client(i, site.y) for i, site in enumerate(sites)]
     outcomes = notes_on_outcomes(site.features for site in sites)
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
@@ -80,63 +69,42 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
     questions = (*outcomes, *looks_wrong)
     names = [site.name for site in sites]
     population = Population(clients, None, [], names=names, notes=(*questions, *apart), questions=questions)
-    are_texts = any(isinstance(next(iter(y), None), str) for y in labels if y is not None)
-    return Inputs(population, read.label, _classes(texts, are_texts))
+    label = y if isinstance(y, str) else next((site.label for site in sites if site.label is not None), None)
+    return Inputs(population, label, _classes(texts, any(site.are_texts for site in sites)))
 
 
 # Samples with labels that come after a fit, of one client or of several.
 
 
 @at_door(PYTHON)
-def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInput:
-    """Read one client's samples and labels, which are in `y`, in a column of `x`, in its file, or in a pair.
+def labelled_data(preparation: Preparation, x: Any, y: Any, subject: str, label: str | None) -> tuple[Tensor, Dataset]:
+    """Read one client's samples, as methods need them, and labels, which are in `y`, a column or file, or a pair.
 
-    `y` are labels or the name of their column; `label` is the column in the tables of ``fit``. Labels are ``None``
-    where there are none. `subject` names the samples, at the beginning of error messages. Raises FedkinError if they
-    cannot be used.
+    `y` are labels or the name of their column; `label` is the column in the tables of ``fit``. The data set has no
+    labels where there are none. `subject` names the samples, at the beginning of error messages. Raises FedkinError if
+    they cannot be used.
     """
-    if y is not None and not isinstance(y, str):
-        return ClientInput(forms.client_input(x, subject).x, y)
-    column = y or label
-    if isinstance(x, str | Path):
-        data = read_file(expanded(str(x)), column)
-        return ClientInput(x, None if data.y is None else [data.classes[code] for code in data.y.tolist()])
+    is_beside = y is not None and not isinstance(y, str)
     frame = as_frame(x)
-    if y is None and frame is not None and column not in list(map(str, frame.columns)):
-        column = None
-    return forms.client_input(x, subject, column if forms.form_of(x) in ("table", "items") else None, seek_labels=True)
+    has_label = frame is None or label in list(map(str, frame.columns))
+    column = y or (label if has_label and forms.form_of(x) in ("path", "table", "items") else None)
+    data, subject = preparation.read_again(x, subject, label=NO_LABELS if is_beside else column)
+    data = forms.with_labels(data, y, subject) if is_beside else data
+    return preparation.prepared(data.x, data.table, subject), data
 
 
-def labelled_clients(x: Any, label: str | None, entrance: str) -> dict[Any, ClientInput]:
-    """Read several clients' samples and labels, by name or position; see `labelled_data`."""
-    return {
-        key: labelled_data(data, None, f"Client {key}", label) for key, data in forms.clients_of(x, entrance).items()
-    }
+def coded_labels(data: Dataset, classes: ClassLabels, subject: str) -> Tensor:
+    """Return the labels as positions in the sorted `classes` of ``fit``: int64 ``(n,)``.
 
-
-def coded_labels(data: ClientInput, classes: ClassLabels, subject: str, samples: int) -> Tensor:
-    """Return the labels of so many samples as positions in the sorted `classes` of ``fit``: int64 ``(n,)``.
-
-    Raises FedkinError if there are none, they cannot be used, or one is not among the classes.
+    Raises FedkinError if there are none, or one is not among the classes.
     """
     if data.y is None:
         raise FedkinError(f"{subject} has no labels, which are needed; give them as y, or samples as a pair (x, y).")
-    codes, names = _codes(data.y, samples, subject)
     places = {str(label): place for place, label in enumerate(classes.tolist())}
-    if strange := [name for name in names if name not in places]:
+    if strange := [name for name in data.classes if name not in places]:
         fitted = ", ".join(places)
         raise FedkinError(f"{subject} has the label {strange[0]}, which no client had in fit; they had {fitted}.")
-    return torch.tensor([places[name] for name in names], dtype=torch.int64)[codes]
-
-
-def _codes(y: Any, samples: int, subject: str) -> tuple[Tensor, list[str]]:
-    """Return labels as indices into their names, and these; raise FedkinError if there is not one for each sample."""
-    y = y.detach().cpu() if isinstance(y, Tensor) else y
-    y = y[:, 0] if getattr(y, "shape", ())[1:] == (1,) else y  # a column, as scikit-learn takes it
-    codes, names = encode_labels(y, subject)
-    if len(codes) != samples:
-        raise FedkinError(f"{subject} has {len(codes)} labels for {samples} samples; each sample needs one.")
-    return codes, names
+    return torch.tensor([places[name] for name in data.classes], dtype=torch.int64)[data.y]
 
 
 def _classes(names: Sequence[str], are_texts: bool) -> ClassLabels:
@@ -147,10 +115,10 @@ def _classes(names: Sequence[str], are_texts: bool) -> ClassLabels:
 
 
 @at_door(PYTHON)
-def prepared(preparation: Preparation, data: ClientInput, subject: str, label: str | None) -> Tensor:
+def prepared(preparation: Preparation, x: Any, subject: str, label: str | None) -> Tensor:
     """Prepare a client's samples as methods need them; the column `label` of a table is left out."""
-    dataset, subject = preparation.read_again(data, subject, [] if label is None else [label])
-    return preparation.prepared(dataset.x, dataset.table, subject)
+    data, subject = preparation.read_again(x, subject, [] if label is None else [label])
+    return preparation.prepared(data.x, data.table, subject)
 
 
 def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: Preparation) -> Population:
@@ -160,15 +128,15 @@ def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: P
     differs, samples do not fit those of the clients, or have no labels or others.
     """
     clients, names = inputs.population.clients, inputs.population.names
-    held_out = by_client(labelled_clients(data, inputs.label, entrance), names, entrance)
+    held_out = by_client(forms.clients_of(data, entrance), names, entrance)
     tests = [(torch.zeros(0, *clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64))] * len(names)
     for position, samples in held_out.items():
         subject = f"{names[position]} in {entrance}"
         try:
-            x = prepared(preparation, samples, subject, inputs.label)
+            x, read = labelled_data(preparation, samples, None, subject, inputs.label)
         except FedkinError as error:
             raise FedkinError(f"{subject} does not fit: {error}") from error
-        tests[position] = x, coded_labels(samples, inputs.classes, subject, len(x))
+        tests[position] = x, coded_labels(read, inputs.classes, subject)
     return Population(clients, None, [], tests=tests)
 
 

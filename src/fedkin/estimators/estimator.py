@@ -27,7 +27,6 @@ from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, listing, suggestion
 from fedkin.core.method import Option, check_class, options_of, section_entries
 from fedkin.core.runner import Callback
-from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, prepare
@@ -296,7 +295,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _prepared(self, x: Any, subject: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored."""
-        return prepared(self.preparation_, client_input(x, subject), subject, self._label)
+        return prepared(self.preparation_, x, subject, self._label)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -28,7 +28,6 @@ from fedkin.core.method import CanForget, CanUpdate, Nodes
 from fedkin.core.runner import Callback
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
-from fedkin.data.inputs import client_input
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.population import Population
 from fedkin.data.preparation import STATE, carried_over
@@ -467,7 +466,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self, "result_")
         left_out = [] if self._label is None else [self._label]
         with self._on_device(), at_door(PYTHON):
-            data, subject = self.preparation_.read_again(client_input(X, _DATA), _DATA, left_out)
+            data, subject = self.preparation_.read_again(X, _DATA, left_out)
             x = self.preparation_.prepared(data.x, data.table, subject)
             rows = explain(self._method, self.result_, self.preparation_, data, x, self._profile)
         reasons = [

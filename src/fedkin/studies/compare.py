@@ -41,11 +41,10 @@ from fedkin.core.runner import (
     result_of,
 )
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs import FederationInput, federation_input
+from fedkin.data.inputs import load_clients, population_of
 from fedkin.data.names import files_of_clients
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import prepare
-from fedkin.data.tables import encode_labels
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import registry
 from fedkin.experiment.config import SETTINGS, Config, apply_setting, check_section, config_of, flat
@@ -129,11 +128,10 @@ def compare(
         texts = [f"{path}={json.dumps(value, default=str)}" for path, value in flat(settings or {})]
         data, what, scenario = None, str(clients), None
         if not isinstance(clients, str | Path):
-            data, what, scenario = federation_input(clients, y, entrance="compare"), IN_MEMORY, "files"
+            data, what, scenario = (clients, y), IN_MEMORY, "files"
         elif y is not None and not isinstance(y, str):
             raise FedkinError(f"Labels were given beside '{clients}', which has its own; give arrays of both, or none.")
-        label = y if data is None else data.label
-        texts += [] if label is None else [f"data.label={label}"]
+        texts += [f"data.label={y}"] if isinstance(y, str) else []
         question = question_of(what, scenario, seed, texts, names, n_clusters)
         folder = Path("comparisons") / (question.name if data is None else "arrays")
         return compared(question, folder if out is None else Path(out), seeds, budget, progress, data)
@@ -145,11 +143,11 @@ def compared(
     seeds: int = 3,
     budget: str | float = "10m",
     progress: Progress | None = None,
-    in_memory: FederationInput | None = None,
+    in_memory: tuple[Any, Any] | None = None,
 ) -> Comparison:
     """Compare methods on the clients of a question, and write the page.
 
-    Clients `in_memory` take the place of the question's data. Raises FedkinError if an option is out of its range, no
+    Clients and labels `in_memory` take the place of the question's data. Raises FedkinError if an option is out of its range, no
     method suits the data, `out` holds anything but a comparison, or no run finished in the budget.
     """
     for name, value, least in (("clusters", question.clusters, 2), ("seeds", seeds, 1)):
@@ -158,7 +156,7 @@ def compared(
     seconds, config = parsed_duration(budget), _checked(question)
     if out.exists() and (not out.is_dir() or any(path.name not in (JSON, PAGE, WINNER) for path in out.iterdir())):
         raise FedkinError(f"{out} holds something else than a comparison; give another folder.")
-    population = config.population() if in_memory is None else _population(config, in_memory)
+    population = config.population() if in_memory is None else _population(config, *in_memory)
     if len(population.clients) < 2:
         raise FedkinError(f"'{question.data}' has one client only; a comparison needs 2 or more.")
     progress = progress or Progress()
@@ -207,21 +205,9 @@ def _checked(question: Question) -> Config:
     return configs[0]
 
 
-def _population(config: Config, data: FederationInput) -> Population:
-    """Build the clients that were passed in memory; labels beside them are read.
-
-    Raises FedkinError if a client's samples or labels cannot be used.
-    """
-    scenario: Any = replace(config.scenario, data=data, label=data.column)
-    beside = [client.y for client in data.clients.values()]
-    if data.label is not None or all(labels is None for labels in beside):
-        return scenario.build(config.data_seed)  # type: ignore[no-any-return]
-    population: Population = scenario.build(config.data_seed)
-    sizes = [len(client) for client in population.clients]
-    if sizes != [0 if labels is None else len(labels) for labels in beside]:
-        raise FedkinError("y needs one label for each sample of every client.")
-    indices, classes = encode_labels(np.concatenate([np.asarray(labels) for labels in beside]), "y")
-    return replace(population, truth=list(indices.split(sizes)), classes=classes)
+def _population(config: Config, clients: Any, y: Any) -> Population:
+    """Build the clients that were passed in memory, with their labels as the truth."""
+    return population_of(load_clients(clients, y, config.table, "compare"), y is not None)
 
 
 @dataclass
