@@ -20,7 +20,7 @@ def reported(own_id: str) -> list[bool]:
     names = tuple(f"p{i:02}" for i in range(30))
     values = torch.stack([torch.arange(30.0), torch.arange(30.0) % 3], 1).double()
     table = Table((Column("name", "category", names), Column("visit")), values, own_id)
-    return reports_of(table, 1, "It")["columns"]["facts"][:, 2].bool().tolist()
+    return [unique for _, _, unique, _ in reports_of(table, 1, "It")["columns"]]
 
 
 def test_what_names_rows_is_recognised_or_what_the_client_says() -> None:
@@ -32,7 +32,7 @@ def test_what_names_rows_is_recognised_or_what_the_client_says() -> None:
 def unique(name, values, kind="number"):
     column = Column(name, kind, tuple(f"P{at}" for at in range(len(values))) if kind == "category" else ())
     table = Table((column,), torch.tensor(values, dtype=torch.float64)[:, None])
-    return bool(reports_of(table, 1, "It")["columns"]["facts"][0, 2])
+    return bool(reports_of(table, 1, "It")["columns"][0][2])
 
 
 def test_ids_are_recognised_by_what_they_are_called() -> None:

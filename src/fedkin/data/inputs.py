@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, default_collate
@@ -75,25 +74,16 @@ def form_of(value: Any) -> Form:
         return "items"
     if issparse(value):  # some are dicts; `as_tensor` has the sentence
         return "array"
-    # A pair comes before an array: of [x, y] with as many columns as rows numpy would make one, too.
-    if isinstance(value, list | tuple) and value and (first := form_of(value[0])) not in ("row", "other"):
-        if len(value) == 2 and _are_labels(value[1], value[0], isinstance(value, tuple)):
-            return "pair"
-        if first != "array" or (isinstance(value, tuple) and len(value) > 2):
-            return "other"  # of which numpy would make an array, as of a tuple of data sets
+    first = form_of(value[0]) if isinstance(value, list | tuple) and value else "row"
+    if first not in ("row", "other"):
+        if isinstance(value, tuple):
+            is_pair = len(value) == 2 and (value[1] is None or form_of(value[1]) in ("row", "samples", "array"))
+            return "pair" if is_pair else "other"
+        if first != "array":
+            return "other"  # several clients
     if isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__"):
         return "array" if dimensions(value) > 1 else "row"
     return "other"
-
-
-def _are_labels(y: Any, x: Any, is_tuple: bool) -> bool:
-    """Return whether `y` has one dimension, or is ``(n, 1)`` beside samples `x` ``(n, ...)`` of another shape."""
-    if y is None or form_of(y) == "row":
-        return is_tuple if y is None else dimensions(y) == 1
-    if form_of(y) == "samples":
-        return is_tuple or form_of(x) != "samples"  # a list of two lists of texts is two clients
-    shapes = [tuple(getattr(array, "shape", ())) for array in (x, y)]
-    return form_of(y) == "array" and shapes[1] == (*shapes[0][:1], 1) != shapes[0]
 
 
 def dimensions(value: Any) -> int:
@@ -351,11 +341,11 @@ def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_memb
 
     Parameters
     ----------
-    rows : array-like, str or Path
+    rows : array-like
         The rows of all clients: ``(rows, features)`` or images ``(rows, channels, height, width)``. An array or tensor
-        of float32 is not copied, and a file ``.npy`` of float32 is mapped into memory. No number may be missing.
-    offsets : sequence of int, str or Path, optional
-        ``(clients + 1,)``, or the file ``.npy`` that holds them: client i has ``rows[offsets[i]:offsets[i + 1]]``.
+        of float32 is not copied, and may be mapped into memory by numpy. No number may be missing.
+    offsets : sequence of int, optional
+        ``(clients + 1,)``: client i has ``rows[offsets[i]:offsets[i + 1]]``.
     groups : array-like, optional
         Instead, the name of each row's client ``(rows,)``. Rows of a client that are not side by side are copied so.
     min_members : int
@@ -364,9 +354,9 @@ def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_memb
     Raises
     ------
     FedkinError
-        If a file cannot be read, a row is not finite, or rows are not divided among clients.
+        If a row is not finite, or rows are not divided among clients.
     """
-    x: Any = _array(rows) if isinstance(rows, str | Path) else rows
+    x: Any = rows
     if not (isinstance(x, np.ndarray) and x.dtype == np.float32):
         is_ready = isinstance(x, Tensor) and x.dtype == torch.float32
         x = (x.detach().cpu() if is_ready else as_tensor(x, _ROWS)).numpy()
@@ -378,7 +368,7 @@ def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_memb
     if (offsets is None) == (groups is None):
         raise FedkinError("Clients of one array are divided by either offsets or groups.")
     if groups is None:
-        bounds = np.asarray(_array(offsets) if isinstance(offsets, str | Path) else offsets)
+        bounds = np.asarray(offsets)
         if bounds.ndim != 1 or bounds.dtype.kind not in "iu":
             raise FedkinError(f"Offsets are {bounds.dtype} {bounds.shape}; they are whole numbers in a row.")
         return ClientArray(torch.from_numpy(x), torch.from_numpy(bounds.astype(np.int64)), min_members)
@@ -389,14 +379,6 @@ def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_memb
         x = x[codes.argsort(kind="stable")]
     bounds = np.cumsum([0, *np.bincount(codes)])
     return ClientArray(torch.from_numpy(x), torch.from_numpy(bounds), min_members, list(map(str, names)))
-
-
-def _array(path: str | Path) -> NDArray[Any]:
-    """Return an array that is mapped into memory; nothing is written to its file."""
-    try:
-        return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
-    except (OSError, ValueError) as error:
-        raise FedkinError(f"'{path}' cannot be read as .npy ({in_short(error)}).") from error
 
 
 # The population of data that are split already.

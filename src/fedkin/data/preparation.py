@@ -436,7 +436,7 @@ def _prepare_tables(
 ) -> Preparation:  # fmt: skip
     parts = ("names", *([] if fed.secure_sums else ["sum"]))
     lengths = {
-        i: {len(reply["columns"]["facts"]), *(len(reply[part]) for part in parts)} for i, reply in replies.items()
+        i: {len(reply["columns"]), *(len(reply[part]) for part in parts)} for i, reply in replies.items()
     }
     odd = [i for i in lengths if len(lengths[i]) > 1]
     fed.drop(dict.fromkeys(odd, Failure("unusable", "its columns do not fit together")))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedkin.core.client import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
 from fedkin.core.errors import FedkinError, listing, mid_sentence, option, refuse, unknown_name
-from fedkin.core.replies import is_count, is_list, is_text
+from fedkin.core.replies import is_list, is_text
 from fedkin.data.options import AUTO, NO_ID, TableOptions
 from fedkin.data.tables import in_order
 
@@ -48,10 +48,7 @@ Reports = Mapping[int, Mapping[str, ColumnReport]]
 
 
 def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
-    """Report on a client's table: the columns' ``names``, and in ``columns`` their `ColumnReport` by field.
-
-    That is ``facts``, uint8 ``(columns, 3)``: kind, as an index, and the flags `filled` and `unique`; and
-    ``levels``, a list of positions with their categories, if there are any. So a wide table is a few tensors.
+    """Report on a client's table: the columns' ``names``, and in ``columns`` their `ColumnReport` as plain lists.
 
     Raises FedkinError if a name, or a category that would leave the client, is longer than may be sent.
     """
@@ -62,10 +59,7 @@ def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
         for column, report in zip(table.columns, reports, strict=True)
         if max(map(len, (column.name, *report.categories))) > _MAX_TEXT
     )
-    facts = [[_KINDS.index(report.kind), report.filled, report.unique] for report in reports]
-    levels = [[i, list(report.categories)] for i, report in enumerate(reports) if report.categories]
-    tensor = torch.tensor(facts, dtype=torch.uint8).reshape(-1, 3)
-    return {"names": table.names, "columns": {"facts": tensor, "levels": levels}}
+    return {"names": table.names, "columns": [[*report[:3], list(report.categories)] for report in reports]}
 
 
 _ID_NAME = re.compile(
@@ -112,25 +106,15 @@ def are_names(value: Any) -> bool:
 
 def are_reports(value: Any) -> bool:
     """Return whether a value holds reports as of `reports_of`, of bounded size."""
-    if not isinstance(value, dict) or value.keys() != {"facts", "levels"} or not isinstance(value["levels"], list):
-        return False
-    facts, levels = value["facts"], value["levels"]
-    if not isinstance(facts, Tensor) or facts.dtype != torch.uint8 or facts.ndim != 2 or facts.shape[1] != 3:
-        return False
-    if len(facts) and (int(facts[:, 0].max()) >= len(_KINDS) or int(facts[:, 1:].max()) > 1):
-        return False
-    pairs = all(isinstance(pair, list) and len(pair) == 2 and is_count(pair[0]) for pair in levels)
-    return pairs and all(i < len(facts) and are_names(names) for i, names in levels)
+    return isinstance(value, list) and len(value) <= _MAX_NAMES and all(
+        isinstance(report, list) and len(report) == 4 and report[0] in _KINDS and are_names(report[3])
+        and isinstance(report[1], bool) and isinstance(report[2], bool) for report in value
+    )  # fmt: skip
 
 
 def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:
     """Return the reports in a client's reply by column, see `reports_of`."""
-    levels = {int(i): names for i, names in reply["columns"]["levels"]}
-    facts = enumerate(reply["columns"]["facts"].tolist())
-    reports = [
-        ColumnReport(_KINDS[kind], bool(filled), bool(unique), levels.get(i, ())) for i, (kind, filled, unique) in facts
-    ]
-    return dict(zip(reply["names"], reports, strict=True))
+    return {name: ColumnReport(*report) for name, report in zip(reply["names"], reply["columns"], strict=True)}
 
 
 # What clients agree on.

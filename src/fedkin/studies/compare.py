@@ -147,8 +147,8 @@ def compared(
 ) -> Comparison:
     """Compare methods on the clients of a question, and write the page.
 
-    Clients and labels `in_memory` take the place of the question's data. Raises FedkinError if an option is out of its range, no
-    method suits the data, `out` holds anything but a comparison, or no run finished in the budget.
+    Clients and labels `in_memory` take the place of the question's data. Raises FedkinError if an option is out of its
+    range, no method suits the data, `out` holds anything but a comparison, or no run finished in the budget.
     """
     for name, value, least in (("clusters", question.clusters, 2), ("seeds", seeds, 1)):
         if value is not None and (not isinstance(value, Integral) or value < least):
