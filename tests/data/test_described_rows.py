@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client
 from fedkin.core.method import NEW
+from fedkin.data.inputs import client_data
 from fedkin.data.preparation import DESCRIBED, carried_over, find_new_rows, new_rows, prepare, remember_rows
-from fedkin.data.tables import as_dataset
 from fedkin.engines.local import LocalFederation
 
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), min_size=3, max_size=20)
@@ -17,7 +17,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), min_size=3
 def client_of(frame: pd.DataFrame, before: Client | None = None) -> Client:
     """Return a client with a table, at the start of an update if it was there `before`."""
     state = {} if before is None else carried_over(before.state)
-    return Client(0, torch.zeros(len(frame), 1), state=state, table=as_dataset(frame, "frame", "frame").table)
+    return Client(0, torch.zeros(len(frame), 1), state=state, table=client_data(frame, "frame").table)
 
 
 def described(frame: pd.DataFrame) -> Client:

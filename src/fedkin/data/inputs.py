@@ -27,19 +27,19 @@ from fedkin.core.method import Fraction
 from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells, check_labels
-from fedkin.data.names import KINDS, ending_of, expanded, files_in
+from fedkin.data.names import KINDS, ending_of, expanded, files_in, files_of_clients
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.population import Population, hold_out
 from fedkin.data.samples import SUGGESTED, folder_dataset, pixels_of, with_embeddings
-from fedkin.data.sources import clients_in_one, load, read_rows
+from fedkin.data.sources import load, read_rows
 from fedkin.data.tables import (
     LABEL_NAMES,
     LARGEST,
     Dataset,
-    as_dataset,
     as_frame,
     as_tensor,
     encode_labels,
+    frame_to_dataset,
     in_order,
     notes_on_outcomes,
 )
@@ -109,13 +109,12 @@ def listed_samples(value: Any) -> Samples | None:
         return None
     items = list(value)
     if all(isinstance(item, str | Path) for item in items):
-        kinds = {KINDS.get(ending_of(item)) if _is_path(item) else "texts" for item in items}
-        if None in kinds or all(ending_of(item) == ".csv" for item in items):  # files or folders of clients
-            return None
-        kind = kinds.pop() or "texts"
-        if kinds or (kind == "texts" and not all(map(_is_path, items))):  # words, some of which end like files
+        kinds = {KINDS.get(ending_of(item)) for item in items}
+        if not all(map(_is_path, items)):  # words, some of which may end like files
             return Samples("texts", items)
-        return Samples(kind, [Path(item).expanduser() for item in items])
+        if len(kinds) > 1 or None in kinds or all(ending_of(item) == ".csv" for item in items):
+            return None  # files or folders of clients
+        return Samples(kinds.pop() or "texts", [Path(item).expanduser() for item in items])
     if all(hasattr(item, "getbands") for item in items):
         return Samples("images", items)
     shapes = [getattr(item, "shape", ()) for item in items]
@@ -136,8 +135,8 @@ def client_data(value: Any, origin: str, label: str | None = None, options: Tabl
     """Read one client's data in any supported form, see `FORMS`; samples that are to be encoded are embeddings.
 
     `origin` names the client, at the beginning of error messages. `label` is the column, field or key of labels, or
-    "none"; without it a table's column of a usual name is taken, see `fedkin.data.tables.label_of`. Raises FedkinError
-    if it is of another form, cannot be read or used, or has no `label`.
+    "none"; without it a table's column of a usual name is taken. Raises FedkinError if it is of another form, cannot be
+    read or used, or has no `label`.
     """
     y = None
     match form_of(value):
@@ -146,18 +145,22 @@ def client_data(value: Any, origin: str, label: str | None = None, options: Tabl
             samples = folder_dataset(path, label) if path.is_dir() else None
             data = load(str(path), label, options=options, must_have=False) if samples is None else samples
         case "samples":
-            data = as_dataset(value if isinstance(value, Samples) else listed_samples(value), origin, origin)
+            listed = value if isinstance(value, Samples) else listed_samples(value)
+            data = Dataset(origin, torch.zeros(len(value), 0), samples=listed)
         case "table":
-            data = as_dataset(value, origin, origin, label, options)
+            data = frame_to_dataset(as_frame(value), origin, origin, label, options=options)
         case "items":
             x, y, column = _of_items(value, origin, label)
-            data = as_dataset(x, origin, origin, column or NO_LABELS, options)
-            y = y if data.y is None and label != NO_LABELS else None
+            y = None if label == NO_LABELS else y
+            if (frame := as_frame(x)) is None:
+                data = Dataset(origin, as_tensor(x, origin))
+            else:
+                data, y = frame_to_dataset(frame, origin, origin, column or NO_LABELS, options=options), None
         case "pair":
             x, y = value
             data = client_data(x, origin, label if y is None else NO_LABELS, options)
         case "array" | "row" if label in (None, NO_LABELS):
-            data = as_dataset(value, origin, origin)
+            data = Dataset(origin, as_tensor(value, origin))
         case "array" | "row":
             raise FedkinError(f"{origin} is an array and has no column '{label}'; give y as one array for each client.")
         case _:
@@ -226,11 +229,10 @@ def load_clients(
 
     `source` are clients as in `COLLECTIONS`, each as in `FORMS`; those without a name are called ``Client 0`` and so
     on. `y` is the column, field or key that holds the labels of every client, "none" if no column does, or one array of
-    labels per client, in order or by name; without it a table's column of a usual name is taken, see
-    `fedkin.data.tables.label_of`. Columns of tables may differ from client to client; arrays are all of one shape.
-    `entrance` names the function that was called, for error messages. Raises FedkinError if there is no client, or any
-    cannot be used, with a line for each problem; if arrays differ in shape, or some clients have tables and others
-    arrays; or if no client has a column that `options` name.
+    labels per client, in order or by name; without it a table's column of a usual name is taken. Columns of tables may
+    differ from client to client; arrays are all of one shape. `entrance` names the function that was called, for error
+    messages. Raises FedkinError if there is no client, or any cannot be used, with a line for each problem; if arrays
+    differ in shape, or some clients have tables and others arrays; or if no client has a column that `options` name.
     """
     clients = clients_of(source, entrance)
     names, label = _names_of(clients), y if y is None or isinstance(y, str) else NO_LABELS
@@ -324,16 +326,14 @@ def _partitions(federated: Any, split: str) -> list[Any]:
 
 def _labels_beside(y: Any, clients: Mapping[Any, Any]) -> list[Any]:
     """Return the labels `y` in the order of the clients; raise FedkinError if they do not belong together."""
-    if isinstance(y, Mapping):
-        labels = {str(name): values for name, values in y.items()}
-        if odd := sorted(str(name) for name in {*labels} ^ {*clients}):
-            raise FedkinError(f"Of y and the clients, only one has a '{odd[0]}'; give both by name, or both in lists.")
+    by_name = isinstance(y, Mapping)
+    labels = {str(name): values for name, values in y.items()} if by_name else {}
+    if labels.keys() == {*clients} and by_name:
         return [labels[name] for name in clients]
-    if not isinstance(y, list | tuple | np.ndarray) or (len(y) and dimensions(y[0]) == 0):
-        raise FedkinError(f"y is a {type(y).__name__}; it takes a column, or one array of labels for each client.")
-    if len(y) != len(clients):
-        raise FedkinError(f"y has {len(y)} arrays of labels for {len(clients)} clients; give one for each.")
-    return list(y)
+    if isinstance(y, list | tuple | np.ndarray) and len(y) == len(clients) and all(map(dimensions, y)):
+        return list(y)
+    how = "a column, or one array of labels for each client, in a list or, where these have names, by name"
+    raise FedkinError(f"y is a {type(y).__name__} of labels of {len(clients)} clients; it takes {how}.")
 
 
 def client_array(rows: Any, offsets: Any = None, *, groups: Any = None, min_members: int = 0) -> ClientArray:
@@ -418,7 +418,12 @@ class ClientFiles:
         if self.column is None:
             sites = load_clients(self.data, self.label, self.table)
         else:
-            sites = clients_in_one(self.data, self.column, self.label, self.table)
+            if not isinstance(self.data, str | Path) or files_of_clients(str(self.data)):
+                raise FedkinError(f"'simulation.column' is '{self.column}', which is for one file of all clients.")
+            rows = load(str(self.data), self.label, cluster=self.column, options=self.table)
+            assert rows.clusters is not None
+            index, names = rows.clusters
+            sites = [replace(rows.rows(index == i), name=name, clusters=None) for i, name in enumerate(names)]
         return population_of(sites, self.label is not None, self.test_fraction, seed)
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, refuse, require, setting, unknown_name
 from fedkin.core.files import check_room, room
-from fedkin.data.names import READ, WORKBOOKS, ending_of, files_of_clients, locate, missing
+from fedkin.data.names import READ, WORKBOOKS, ending_of, locate, missing
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.samples import folder_dataset, opened_image, pixels_of, stacked, with_embeddings
 from fedkin.data.tables import (
@@ -103,22 +103,6 @@ def _embedded(name: str, label: str | None, cluster: str | None, options: TableO
     table = replace(Table.of_numbers(samples[:, columns], [features[i] for i in columns]), id=options.id)
     dropped = tuple(feature for feature in features if feature in options.drop)
     return Dataset(name, table.values, labels, classes, table, left_out=dropped)
-
-
-def clients_in_one(
-    source: Any, column: str, label: str | None = None, options: TableOptions = NO_OPTIONS
-) -> list[Dataset]:
-    """Load one data set, and return one per client, in order of the names in `column`, which is then no feature.
-
-    `source`, `label` and `options` are as for `load`. Raises FedkinError if it cannot be used, is a folder with a file
-    per client, or has no such column, or if a row has no name of a client.
-    """
-    if not isinstance(source, str | Path) or files_of_clients(str(source)):
-        raise FedkinError(f"'simulation.column' is '{column}', and is for one file of all clients; each has its own.")
-    data = load(str(source), label, cluster=column, options=options)
-    assert data.clusters is not None
-    index, names = data.clusters
-    return [replace(data.rows(index == i), name=name, clusters=None) for i, name in enumerate(names)]
 
 
 # Hugging Face form.

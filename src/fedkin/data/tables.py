@@ -221,22 +221,16 @@ def as_frame(value: Any) -> pd.DataFrame | None:
     return pd.DataFrame({name: frame[name].to_numpy() for name in frame.columns})
 
 
-def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | None] = ()) -> str | None:
-    """Return the column of a DataFrame's labels: `label`; without it the first of a usual name that can hold labels.
-
-    ``None`` if there is none such, or `label` is "none". `features` are none. Fractions and dates are no labels.
-    """
-    if label is not None:
-        return None if label == NO_LABELS else label
-    columns = [(composed(name), cells) for name, cells in frame.items() if usual_label([composed(name)])]
-    return usual_label(name for name, cells in columns if name not in features and _can_be_labels(cells))
-
-
-def _can_be_labels(cells: pd.Series) -> bool:
+def _label_of(frame: pd.DataFrame, features: Collection[str | None]) -> str | None:
+    """Return the first column of a usual name that can hold labels: `features`, fractions and dates are none."""
     import pandas as pd
 
-    numbers = pd.to_numeric(pd.Series(cells.to_numpy(dtype=object)), errors="coerce")
-    return cells.dtype.kind not in "mM" and not (numbers % 1 > 0).any()
+    names = []
+    for name, cells in frame.items():
+        if usual_label([str(name)]) and name not in features and cells.dtype.kind not in "mM":
+            numbers = pd.to_numeric(pd.Series(cells.to_numpy(dtype=object)), errors="coerce")
+            names += [] if (numbers % 1 > 0).any() else [str(name)]
+    return usual_label(names)
 
 
 def frame_to_dataset(
@@ -249,12 +243,13 @@ def frame_to_dataset(
 ) -> Dataset:
     """Convert a DataFrame to a data set; the columns of labels and of clusters are not part of its table.
 
-    `name` is that of the data set, and `origin` that of the source, at the beginning of error messages. `label` is as
-    for `label_of`. Raises FedkinError if there is no such column, no row or column at all, or columns cannot be used: a
-    line for each.
+    `name` is that of the data set, and `origin` that of the source, at the beginning of error messages. `label` is the
+    column of labels, or "none"; without it the first of a usual name that holds no fractions or dates is taken. Raises
+    FedkinError if there is no such column, no row or column at all, or columns cannot be used: a line for each.
     """
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
-    label = label_of(frame, label, {cluster, *options.drop, *options.features})
+    label = _label_of(frame, {cluster, *options.drop, *options.features}) if label is None else label
+    label = None if label == NO_LABELS else label
     dropped = tuple(dict.fromkeys(column for column in frame.columns if column in options.drop))
     frame = frame.drop(columns=[*dropped])
     coded: dict[str, tuple[torch.Tensor, list[str]]] = {}
@@ -548,11 +543,7 @@ def as_tensor(value: Any, origin: str) -> Tensor:
 
 
 def _is_far_from_zero(array: npt.NDArray[Any]) -> bool:
-    """Return whether float32 would leave a column of numbers fewer than ten bits of its range.
-
-    Its numbers stay float64 until they are scaled, that is, centred on the mean over all clients; those of [0, 1] are
-    not centred.
-    """
+    """Return whether float32 would leave a column fewer than ten bits of its range; those of [0, 1] are not scaled."""
     if array.ndim != 2 or array.dtype.kind not in "fiu" or array.dtype.itemsize < 8:
         return False
     low, high = array.min(0).astype(np.float64), array.max(0).astype(np.float64)
@@ -582,23 +573,6 @@ def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
             "give a table as a DataFrame."
         ) from error
     return array
-
-
-def as_dataset(
-    value: Any, name: str, origin: str, label: str | None = None, options: TableOptions = NO_OPTIONS
-) -> Dataset:
-    """Convert samples to a data set: a DataFrame to a table, anything else to an array, see `as_tensor`.
-
-    `name` is that of the data set, and `origin` that of the source, at the beginning of error messages. `label` is the
-    column of a DataFrame that holds labels; without it one of a usual name is taken for them, as in files, see
-    `fedkin.data.tables.label_of`. Raises FedkinError if it cannot be used.
-    """
-    if isinstance(value, Samples):
-        return Dataset(name, torch.zeros(len(value), 0), samples=value)
-    frame = as_frame(value)
-    if frame is None:
-        return Dataset(name, as_tensor(value, origin))
-    return frame_to_dataset(frame, name, origin, label, options=options)
 
 
 def plain_numbers(table: Table, origin: str) -> Tensor:
