@@ -106,8 +106,8 @@ def test_labels_of_any_plain_type_become_indices(values, indices, classes):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"drop": 3}, "drop is 3; it should be a list of names."),
-        ({"na_values": {"a": {"b": 1}}}, "na_values['a'] has {'b': 1}; it should have"),
+        ({"drop": None}, "drop has None; it should have"),
+        ({"na_values": {"a": {"b": 1}}}, "na_values has {'b': 1}; it should have"),
         ({"ordinal": {"a": ["x", "x"]}}, "ordinal['a'] is ['x', 'x']; it should have two levels or more, each once."),
     ],
 )

@@ -107,11 +107,14 @@ class TableOptions:
     private: bool = False
 
     def __post_init__(self) -> None:
-        changed: dict[str, Any] = {name: _names(getattr(self, name), name) for name in ("drop", "categorical", "text")}
-        changed |= {"id": str(self.id or NO_ID), "na_values": _na_values(self.na_values)}  # estimators take None
-        if not isinstance(self.ordinal, Mapping):
-            raise FedkinError(f"ordinal is {self.ordinal!r}; it should name columns with their levels in order.")
-        changed["ordinal"] = {str(name): _names(levels, f"ordinal['{name}']") for name, levels in self.ordinal.items()}
+        changed: dict[str, Any] = {"id": str(self.id or NO_ID)}  # estimators take None
+        for name in ("drop", "categorical", "text"):
+            changed[name] = list(map(str, _listed(getattr(self, name), name)))
+        for name in ("ordinal", "na_values"):
+            value = getattr(self, name)
+            by_column = value if isinstance(value, Mapping) else {"": value}
+            changed[name] = {str(column): _listed(items, name) for column, items in by_column.items()}
+        changed["ordinal"] = {column: list(map(str, levels)) for column, levels in changed["ordinal"].items()}
         for name, value in changed.items():
             object.__setattr__(self, name, value)
         for name in ("decimal", "scaling", "imputation"):
@@ -159,24 +162,12 @@ class TableOptions:
         ]
 
 
-def _na_values(value: Any) -> dict[str, tuple[str | float, ...]]:
-    """Return values that stand for empty cells by column, with those of all columns at ""; they may be single ones."""
-    by_column: dict[str, tuple[str | float, ...]] = {}
-    for name, values in (value if isinstance(value, Mapping) else {"": value}).items():
-        single = isinstance(values, str | Mapping) or not isinstance(values, Iterable)
-        by_column[str(name)] = tuple([values] if single else values)
-        for cell in by_column[str(name)]:
-            if not isinstance(cell, str | int | float) or isinstance(cell, bool) or cell == "":
-                option = f"na_values['{name}']" if name else "na_values"
-                raise FedkinError(f"{option} has {cell!r}; it should have texts and numbers, such as 'unknown' or -9.")
-    return by_column
-
-
-def _names(names: Any, option: str) -> list[str]:
-    names = [names] if isinstance(names, str) else names
-    if not isinstance(names, Iterable):
-        raise FedkinError(f"{option} is {names!r}; it should be a list of names.")
-    return [str(name) for name in names]
+def _listed(value: Any, option: str) -> list[Any]:
+    """Return names or numbers, or a single one, as a list; raise FedkinError for anything else."""
+    values = [value] if isinstance(value, str | Mapping) or not isinstance(value, Iterable) else list(value)
+    if any(isinstance(item, bool) or not isinstance(item, str | int | float) or item == "" for item in values):
+        raise FedkinError(f"{option} has {value!r}; it should have names or numbers, such as 'unknown' or -9.")
+    return values
 
 
 NO_OPTIONS = TableOptions()

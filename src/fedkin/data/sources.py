@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, refuse, require, setting, unknown_name
 from fedkin.core.files import check_room, room
 from fedkin.data.names import READ, WORKBOOKS, ending_of, locate, missing
@@ -83,6 +82,7 @@ def load(
 
 def _embedded(name: str, label: str | None, cluster: str | None, options: TableOptions) -> Dataset:
     """Load a data set that comes with scikit-learn: digits as images, the others as tables of float32 numbers."""
+    import pandas as pd
     from sklearn import datasets
 
     if label not in (None, NO_LABELS) or cluster is not None:
@@ -99,10 +99,8 @@ def _embedded(name: str, label: str | None, cluster: str | None, options: TableO
     labels, classes = (None, []) if label == NO_LABELS else (torch.from_numpy(y).long(), classes)
     if name == "digits":
         return Dataset(name, samples[:, None] / 16, labels, classes)
-    columns = [i for i, feature in enumerate(features) if feature not in options.drop]
-    table = replace(Table.of_numbers(samples[:, columns], [features[i] for i in columns]), id=options.id)
-    dropped = tuple(feature for feature in features if feature in options.drop)
-    return Dataset(name, table.values, labels, classes, table, left_out=dropped)
+    frame = pd.DataFrame(samples.numpy(), columns=features)
+    return replace(frame_to_dataset(frame, name, f"'{name}'", NO_LABELS, options=options), y=labels, classes=classes)
 
 
 # Hugging Face form.
