@@ -435,9 +435,7 @@ def _prepare_tables(
     texts: Sequence[str] = (),
 ) -> Preparation:  # fmt: skip
     parts = ("names", *([] if fed.secure_sums else ["sum"]))
-    lengths = {
-        i: {len(reply["columns"]), *(len(reply[part]) for part in parts)} for i, reply in replies.items()
-    }
+    lengths = {i: {len(reply["columns"]), *(len(reply[part]) for part in parts)} for i, reply in replies.items()}
     odd = [i for i in lengths if len(lengths[i]) > 1]
     fed.drop(dict.fromkeys(odd, Failure("unusable", "its columns do not fit together")))
     replies = {i: reply for i, reply in replies.items() if i not in odd}

@@ -85,10 +85,10 @@ def labelled_data(preparation: Preparation, x: Any, y: Any, subject: str, label:
     they cannot be used.
     """
     is_beside = y is not None and not isinstance(y, str)
-    frame = as_frame(x)
-    has_label = frame is None or label in list(map(str, frame.columns))
-    column = y or (label if has_label and forms.form_of(x) in ("path", "table", "items") else None)
-    data, subject = preparation.read_again(x, subject, label=NO_LABELS if is_beside else column)
+    column, frame = NO_LABELS if is_beside else y, as_frame(x)
+    if column is None and forms.form_of(x) in ("path", "table", "items"):
+        column = label if frame is None or label in list(map(str, frame.columns)) else None
+    data, subject = preparation.read_again(x, subject, label=column)
     data = forms.with_labels(data, y, subject) if is_beside else data
     return preparation.prepared(data.x, data.table, subject), data
 
