@@ -131,8 +131,7 @@ def test_a_client_whose_columns_do_not_fit_together_is_left_out(key):
             for client, reply in super().deliver(task, payloads):
                 if client == 2 and key in reply and task is moments:
                     shorter = ("sum", "min", "max", "filled") if key == "sum" else (key,)
-                    facts = {**reply["columns"], "facts": reply["columns"]["facts"][:1]}
-                    reply = {**reply, **{name: reply[name][:1] if name != "columns" else facts for name in shorter}}
+                    reply = {**reply, **{name: reply[name][:1] for name in shorter}}
                 yield client, reply
 
     tables = [table(number("a", *range(10)), number("b", *range(20, 30))) for _ in range(4)]
