@@ -5,7 +5,6 @@ Keys are signed with the key pairs by which Flower authenticates its nodes.
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -440,8 +439,7 @@ class SiteIdentity:
         return None
 
     def _is_signed(self, key: bytes, signer: str, signature: str) -> bool:
-        public = load_ssh_public_key(signer.encode())
-        if not isinstance(public, EllipticCurvePublicKey):
+        if (public := _public(signer)) is None:
             return False
         try:
             public.verify(b64decode(signature, validate=True), self._message(key), ECDSA(SHA256()))
@@ -463,7 +461,7 @@ def public_keys(lines: Mapping[str, str], place: str) -> dict[str, str]:
     keys = {name: " ".join(line.split()[:2]) for name, line in lines.items()}
     holders: dict[str, str] = {}
     for name, key in keys.items():
-        if not _is_public_key(key):
+        if _public(key) is None:
             raise FedkinError(f"{place} has no public key of '{name}'; give the line of its site.key.pub, ecdsa-...")
         if holders.setdefault(key, name) != name:
             raise FedkinError(f"{place} has one key for '{holders[key]}' and '{name}'; each has its own.")
@@ -498,11 +496,10 @@ def _private(path: Path) -> EllipticCurvePrivateKey:
     return key
 
 
-def _is_public_key(text: str) -> bool:
-    """Return whether a text is a public key as OpenSSH writes it, of the curves by which Flower authenticates nodes."""
-    if not re.fullmatch(r"ecdsa-sha2-nistp(256|384|521) [A-Za-z0-9+/]+={0,2}", text):
-        return False
+def _public(text: str) -> EllipticCurvePublicKey | None:
+    """Return a public key as OpenSSH writes it, of a curve by which Flower authenticates nodes; ``None`` for others."""
     try:
-        return bool(load_ssh_public_key(text.encode()))
+        key = load_ssh_public_key(text.encode())
     except (ValueError, UnsupportedAlgorithm):
-        return False
+        return None
+    return key if isinstance(key, EllipticCurvePublicKey) else None

@@ -110,9 +110,8 @@ def summed(
 
     A sum takes three exchanges: clients distribute shares of their keys, do the task, and reveal the shares that take
     the masks off. It survives up to a third of its clients who drop out at any moment. If more do, the others are asked
-    again, from the start, so `task` must leave the clients' states alone. Who is
-    found to lie is left out of the run, if enough others remain. All of this is said of each of the `groups_of` a
-    cluster: the server sees their sums, and a cluster's is over those that came to one.
+    again, from the start, so `task` must leave the clients' states alone. All of this is said of each of the
+    `groups_of` a cluster: the server sees their sums, and a cluster's is over those that came to one.
 
     Payloads are the same for all clients of a cluster: otherwise masks do not cancel. `terms` of the replies are
     summed. `clusters` are those of the clients; by default all are in cluster 0. There are so many `attempts` at the
@@ -133,7 +132,6 @@ def summed(
             if with_key == ids or not complete:
                 waiting.append((cluster, with_key))
     parts: dict[int, list[Sum]] = {}
-    convicted: dict[int, str] = {}
     for _ in range(attempts):
         tries = [(cluster, _attempt(fed, ids, complete)) for cluster, ids in waiting if len(ids) >= MIN_CLIENTS]
         missing |= {client: _TOO_FEW for _, ids in waiting if len(ids) < MIN_CLIENTS for client in ids}
@@ -146,16 +144,12 @@ def summed(
         _unmask(fed, running)
         for cluster, attempt in tries:
             missing |= attempt.lost
-            convicted |= attempt.convicted
             if attempt.result is not None:
                 parts.setdefault(cluster, []).append(Sum(attempt.replied, attempt.result[None], terms))
             else:
-                out = attempt.lost.keys() | attempt.convicted.keys()
-                waiting.append((cluster, [client for client in attempt.ids if client not in out]))
+                waiting.append((cluster, [client for client in attempt.ids if client not in attempt.lost]))
     missing |= {client: _OTHERS_LOST for _, ids in waiting for client in ids}
-    if convicted and fed.can_spare(convicted):
-        fed.drop(convicted)
-    fed.note_missing(missing | convicted)
+    fed.note_missing(missing)
     return Replies({cluster: Sum.of(parts[cluster]) for cluster in sorted(parts)}, fed.missing)
 
 
@@ -205,9 +199,8 @@ class SumAttempt:
     client signs. By dealer, in order of id, `publics` are its public keys, uint8 ``(2, 32)``, and `shares` the
     encrypted shares that it has distributed, ``(clients, 2, 48)``. `digest` is that of the request, the same for
     all clients of a sum. `total` is the sum of the masked replies, and `replied` are the clients in it; those that are
-    not are `lost`, and why. Clients are `convicted` that have sent what no honest client sends, and of what. If clients
-    disagree about what was distributed, it is `disputed`, and nobody is asked for shares. `needed` clients must stay
-    for the sum to be recovered; `result` is what it comes to, if it does.
+    not are `lost`, and why. If clients disagree about what was distributed, it is `disputed`, and nobody is asked for
+    shares. `needed` clients must stay for the sum to be recovered; `result` is what it comes to, if it does.
     """
 
     ids: list[int]
@@ -219,7 +212,6 @@ class SumAttempt:
     total: Integers = field(default_factory=lambda: np.zeros(0, np.uint64))
     replied: list[int] = field(default_factory=list)
     lost: dict[int, str] = field(default_factory=dict)
-    convicted: dict[int, str] = field(default_factory=dict)
     disputed: bool = False
     result: Integers | None = None
 
@@ -253,7 +245,7 @@ class SumAttempt:
         return shares
 
     def unmask(self, revealed: Mapping[int, Mapping[int, int]]) -> None:
-        """Take the masks off the sum, unless a dealer's shares do not fit its key, of which it is convicted.
+        """Take the masks off the sum, unless a dealer's shares do not fit its key: then it is lost.
 
         One private key of every dealer is recovered: of clients in the sum that of their individual masks, of the
         others that of the pairwise masks, which are left in the sum. `revealed` are shares by dealer, for each of as
@@ -274,7 +266,7 @@ class SumAttempt:
                 total = total - masks.own_mask(dealer, key, context, length)
             else:  # all of what it would have added itself cancels
                 total = total + masks.mask(dealer, key, replied, context, length)
-        self.convicted |= wrong
+        self.lost |= wrong
         self.result = None if wrong else total
 
 
@@ -357,9 +349,7 @@ def _unmask(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
         requests = {
             client: attempt.group | {"survivors": attempt.replied, "dropped": attempt.dropped}
             for client, attempt in attempt_of.items()
-            if len(revealed.keys() & set(attempt.replied)) < enough[id(attempt)]
-            and client not in revealed
-            and client not in attempt.convicted
+            if len(revealed.keys() & set(attempt.replied)) < enough[id(attempt)] and client not in revealed
         }
         if not requests:
             break
@@ -370,7 +360,7 @@ def _unmask(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
             if (reason := _rejection(reply, {})) is not None:
                 silent[client] = reason
             elif (shares := attempt_of[client].opened_by(client, reply)) is None:
-                attempt_of[client].convicted[client] = "it opens none of its shares of others' keys"
+                silent[client] = "it opens none of its shares of others' keys"
             else:
                 revealed[client] = shares
         silent |= replies.missing
@@ -510,14 +500,6 @@ class HiddenSums(ClientSums):
         super().__init__(fed)
 
     def _sums(self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]) -> dict[int, Sum]:
-        sums: dict[int, Sum] = {}
-        for time in range(_TIMES):
-            waiting = {client: group for client, group in group_of.items() if group not in sums}
-            if not waiting:
-                break
-            if time:
-                self.fed.pause(time)
-            more = summed(self.fed, task, dict.fromkeys(waiting, payload), terms, waiting)
-            sums |= more
-            self.missing.update(more.missing)
-        return sums
+        sums = summed(self.fed, task, dict.fromkeys(group_of, payload), terms, group_of)
+        self.missing.update(sums.missing)
+        return dict(sums)
