@@ -243,18 +243,12 @@ def is_encoding(value: Any) -> bool:
     if objection({"encoding": value}, {"encoding": _ENCODING}) is not None:
         return False
     encoding, columns = Encoding.from_tree(value), len(value["columns"])
+    width, limits = len(encoding.mean), encoding.limits
+    if limits.shape[1] not in (0, columns or width) or not bool((limits[3] >= 0).all()):
+        return False
     if encoding.shape:
-        return (
-            not columns
-            and encoding.limits.shape[1] in (0, len(encoding.mean))
-            and encoding.shape[0] == len(encoding.mean)
-        )
-    fits = (
-        0 < columns == len(encoding.fill)
-        and encoding.limits.shape[1] in (0, columns)
-        and bool((encoding.limits[3:] >= 0).all())
-    )
-    return fits and encoding.blocks[-1][2] == len(encoding.mean)
+        return not columns and encoding.shape[0] == width
+    return 0 < columns == len(encoding.fill) and encoding.blocks[-1][2] == width
 
 
 def _is_arrangement(value: Any) -> bool:

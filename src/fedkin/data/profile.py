@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, client_task
-from fedkin.core.client import Column, Table
+from fedkin.core.client import Column
 from fedkin.core.errors import RefusalError
 from fedkin.core.method import NEW
 from fedkin.core.replies import MAX_COUNT, Expected, Optional, counts_to, doubles, int64, is_flag, is_text, one_of
@@ -185,39 +185,34 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     reported = reportable(clusters, ~values.isnan(), k, minimum)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
-    numbers = reported & are_numbers(columns)
-    typical = typical_cells(client.x, clusters, reported, k, minimum)
     away = ((values - payload["around"]) / payload["unit"]).square().clamp(max=_LARGEST_SQUARE)
+    typical = _sums(values, columns, member, typical_cells(client.x, clusters, reported, k, minimum))
     return {
         "rows": torch.tensor([len(values)]),
         "members": (member @ everyone.double())[:, 0].long(),
-        "filled": (member @ reported.double()).long(),
-        "sum": member @ torch.where(numbers, values, 0.0),
-        "squares": member @ torch.where(numbers, away, 0.0),
-        "counts": _counts(values, member, columns, reported),
-        "typical_filled": (member @ typical.double()).long(),
-        "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
-        "typical_counts": _counts(values, member, columns, typical),
+        "squares": member @ torch.where(reported & are_numbers(columns), away, 0.0),
+        **_sums(values, columns, member, reported),
+        **{f"typical_{name}": part for name, part in typical.items()},
     }
 
 
-def _shapes(columns: Sequence[Column], n_clusters: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the tensors that a client reports."""
-    cells = (n_clusters, len(columns))
-    counts = (n_clusters, sum(count_lengths(columns)))
-    typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
-    sums = {"filled": cells, "sum": cells, "squares": cells, "counts": counts}
-    return {"rows": (1,), "members": (n_clusters,), **sums, **typical}
-
-
-def _counts(values: Tensor, member: Tensor, columns: Sequence[Column], reported: Tensor) -> Tensor:
-    """Count each column's categories in the `reported` cells of each cluster, int64 ``(k, frequencies)``."""
+def _sums(values: Tensor, columns: Sequence[Column], member: Tensor, cells: Tensor) -> dict[str, Tensor]:
+    """Return by cluster and column how many `cells` there are, the sum of their numbers, and counts of categories."""
     counts = [torch.zeros(len(member), 0)]
     for i, length in enumerate(count_lengths(columns)):
         if length:
             codes = values[:, i].nan_to_num(0.0).long()
-            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * reported[:, i, None]))
-    return torch.cat(counts, 1).long()
+            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * cells[:, i, None]))
+    total = member @ torch.where(cells & are_numbers(columns), values, 0.0)
+    return {"filled": (member @ cells.double()).long(), "sum": total, "counts": torch.cat(counts, 1).long()}
+
+
+def _shapes(columns: Sequence[Column], n_clusters: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors that a client reports."""
+    cells, counts = (n_clusters, len(columns)), (n_clusters, sum(count_lengths(columns)))
+    sums = {"filled": cells, "sum": cells, "counts": counts}
+    typical = {f"typical_{name}": shape for name, shape in sums.items()}
+    return {"rows": (1,), "members": (n_clusters,), "squares": cells, **sums, **typical}
 
 
 def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, minimum: int) -> Tensor:
@@ -363,17 +358,6 @@ def check_encodings(before: Encoding, now: Encoding, origin: str) -> None:
     """Raise FedkinError if rows as `now` encodes them lack what those `before` had; `origin` says whose are those."""
     if before.shape != now.shape:
         raise FedkinError(f"The data are of another form than those of {origin}, so that clusters keep no numbers.")
-    aligned(Table(now.schema.columns, torch.zeros(0, len(now.schema.columns))), before.schema.columns, "The data", True)
     names = {*now.schema.names, *now.text_names}
     if lacking := [name for name in (*before.schema.names, *before.text_names) if name not in names]:
         raise FedkinError(f"The data have no column '{lacking[0]}', which those of {origin} had.")
-
-
-def ask_transitions(fed: Federation, question: Payload) -> Tensor | None:
-    """Return the sum of the clients' tables, int64 ``(before, after)``; ``None`` where there is none.
-
-    `question` is as `count_transitions` takes it. Between machines the server sees the sum alone.
-    """
-    shape = (int(question["before"]), int(question["after"]))
-    sums = fed.sums().ask(count_transitions, question, {"table": shape})
-    return None if sums is None else sums["table"].round().long()

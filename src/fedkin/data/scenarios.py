@@ -379,11 +379,9 @@ class LabelSkew(DataSetScenario):
         Samples of each class a client holds; by default as many as the data allow, at most 500.
     overlap : float
         Fraction of a client's samples of a class that all its holders have, in [0, 1].
-    initial : {"method", "dirty"}
-        Starting labels of each client's samples: whatever the method makes of them; or the true classes, with a
-        fraction of `dirtiness` moved at random to the client's other clusters.
-    dirtiness : float
-        In [0, 1].
+    dirtiness : float or None
+        Starting labels of each client's samples are the true classes, with this fraction, in [0, 1], moved at random
+        to the client's other clusters; by default they are whatever the method makes of the samples.
     """
 
     n_classes: Count | None = None
@@ -391,14 +389,13 @@ class LabelSkew(DataSetScenario):
     max_classes: Count | None = None
     samples_per_class: Count | None = None
     overlap: Fraction = 0.0
-    initial: Literal["method", "dirty"] = "method"
-    dirtiness: Fraction = 0.3
+    dirtiness: Fraction | None = None
 
     def build(self, seed: int) -> Population:
         """Build the clients; their state holds ``n_clusters`` and, with simulated starting labels, those as ``given``.
 
         Both are int64: ``n_clusters`` a scalar, the number of classes at the client; ``given`` of shape ``(n,)``, in
-        ``0..n_clusters-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.
+        ``0..n_clusters-1`` by order of class. The partition depends on `seed` and not on `dirtiness`.
         """
         data = load(self.data, self.label, options=self.table)
         y = labels_of(data)
@@ -423,13 +420,14 @@ class LabelSkew(DataSetScenario):
         for client in population.clients:
             classes, labels = torch.unique(y[parts[client.id]], return_inverse=True)
             client.state = {"n_clusters": torch.tensor(len(classes))}
-            if self.initial == "dirty" and len(classes) > 1:
+            if self.dirtiness is None:
+                continue
+            if len(classes) > 1:
                 rng = derive_generator(seed, "dirty", client.id)
                 moves = torch.rand(labels.shape, generator=rng) < self.dirtiness
                 distance = torch.randint(1, len(classes), labels.shape, generator=rng)
                 labels = torch.where(moves, (labels + distance) % len(classes), labels)
-            if self.initial == "dirty":
-                client.state["given"] = labels
+            client.state["given"] = labels
         return population
 
 

@@ -23,7 +23,14 @@ from fedkin.core.method import CanPredict
 from fedkin.core.runner import NUMBERS, in_places
 from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.profile import BY_CLUSTER, EARLIER, ClusterProfile, ask_transitions, check_encodings, profile_clusters
+from fedkin.data.profile import (
+    BY_CLUSTER,
+    EARLIER,
+    ClusterProfile,
+    check_encodings,
+    count_transitions,
+    profile_clusters,
+)
 from fedkin.experiment.run_folder import (
     CLUSTER_NAMES,
     LEDGER,
@@ -123,12 +130,13 @@ class Earlier:
             "method": f"{self.method.__module__}:{self.method.__qualname__}", "result": dict(self.result),
             "encoding": self.encoding.tree(), "before": self.n_clusters, "after": n_clusters, "min_members": least,
         }  # fmt: skip
-        table = ask_transitions(fed, question) if fed.present else None
-        if table is None:
-            return torch.zeros(self.n_clusters, n_clusters, dtype=torch.int64), None
+        shape = (self.n_clusters, n_clusters)
+        sums = fed.sums().ask(count_transitions, question, {"table": shape}) if fed.present else None
+        if sums is None:
+            return torch.zeros(shape, dtype=torch.int64), None
         is_described = self.profile is not None
         how = (self.encoding, self.n_clusters, least, EARLIER, new)
-        return table, profile_clusters(fed, *how) if is_described else None
+        return sums["table"].round().long(), profile_clusters(fed, *how) if is_described else None
 
     def described_with(
         self, profile: ClusterProfile | None, numbers: Numbers, result: Mapping[str, Any], clients: Mapping[int, int]

@@ -13,7 +13,7 @@ from fedkin.studies.reproduce.measures import FinishedRun, measured
 COMMON = ["evaluation.map=none", "device.workers=1"]
 CCFC = ["simulation.fraction=0.06", "simulation.heterogeneity=0.0", "method.latent=8", "method.projector_units=16",
         "method.pretrain_rounds=2", "method.batch_size=16", "method.cluster_rounds=1"]  # fmt: skip
-FEDCREF = ["simulation.clients=3", "simulation.samples_per_class=20", "simulation.initial=dirty",
+FEDCREF = ["simulation.clients=3", "simulation.samples_per_class=20",
            "simulation.dirtiness=0.5", "method.local_epochs=1", "method.rounds=1", "method.round_epochs=1",
            "method.min_steps=0", "method.max_iterations=1", "method.n_clusters=given"]  # fmt: skip
 

@@ -24,8 +24,8 @@ SWIFT = FedCRefMethod(rounds=1, min_steps=8, local_epochs=1, max_iterations=3)
 """Its models fit badly; for what must hold whatever they are like."""
 
 
-def population(initial="dirty", clients=5, **options):
-    return LabelSkew(clients=clients, samples_per_class=24, initial=initial, dirtiness=0.2, **options).build(0)
+def population(clients=5, dirtiness=0.2, **options):
+    return LabelSkew(clients=clients, samples_per_class=24, dirtiness=dirtiness, **options).build(0)
 
 
 def run(method, people, steps=99, **engine):
@@ -39,7 +39,7 @@ def run(method, people, steps=99, **engine):
 
 
 def test_clusters_are_found_across_clients():
-    people = LabelSkew(clients=6, samples_per_class=60, initial="dirty").build(0)
+    people = LabelSkew(clients=6, samples_per_class=60, dirtiness=0.3).build(0)
     fed, state, records = run(FedCRefMethod(rounds=3, min_steps=80, max_iterations=2), people)
     metrics = evaluate_associations(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.93
@@ -80,7 +80,7 @@ def test_stable_clients_train_once_more_and_rest(monkeypatch):
 
 
 def test_new_samples_go_to_the_cluster_that_knows_them():
-    people = population("true", clients=4)
+    people = population(clients=4, dirtiness=None)
     _, state, _ = run(dataclasses.replace(QUICK, rounds=10), people)
     result = QUICK.result(state)
     for client in people.clients:
