@@ -15,7 +15,6 @@ from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.data import scenarios as partitions
 from fedkin.data.inputs import ClientFiles
-from fedkin.data.names import READ
 from fedkin.data.options import NO_OPTIONS
 from fedkin.data.scenarios import Dirichlet, Iid, Labelled, LabelSkew, OwnClass
 from fedkin.experiment import registry
@@ -92,17 +91,14 @@ def test_allocating_alike_follows_what_is_held(y, held, seed):
 
 
 def test_every_scenario_is_built_on_digits_or_says_what_it_needs():
-    refused = {}
+    refused = set()
     for name in registry.SCENARIOS:
         try:
             population = registry.resolve("scenario", name)(data="digits").build(0)
             assert sum(map(len, population.clients)) > 100
-        except FedkinError as error:
-            refused[name] = str(error)
-    assert refused == {
-        "files": f"'digits' is not a folder; give one with a file ({', '.join(READ)}) per client.",
-        "domain": "'digits' is embedded, with labels of its own, and has no column 'domain'.",
-    }
+        except FedkinError:
+            refused.add(name)
+    assert refused == {"files", "domain"}
 
 
 ALL = [Dirichlet(), Iid()]
