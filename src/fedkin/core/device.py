@@ -6,25 +6,26 @@ applies a network, or compares many points, moves what it needs to `device()`, a
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from fedkin.core.errors import FedkinError
+from fedkin.core.files import environment
 
 _PROCESSOR = torch.device("cpu")
 _SETTINGS = threading.Lock()
 """Held while torch's settings are looked up or changed."""
-_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
-_saved: list[tuple[Any, ...]] = []
-"""Settings to put back, once for each context that computes with CUDA at this moment."""
+_computing: list[bool | None] = []
+"""An item for each context that computes with CUDA at this moment."""
+_saved = ExitStack()
+"""What puts torch's settings back once there is none any more."""
 
 
 def device() -> torch.device:
@@ -56,38 +57,30 @@ def _deterministic(tf32: bool | None) -> Iterator[None]:
     The settings are the whole process's: the first context saves them, and the last one to end, whichever thread it is
     in, puts them back.
     """
+    cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)
     with _SETTINGS:
-        _saved.append(_saved[0] if _saved else _settings())
-        os.environ.setdefault(_WORKSPACE, ":4096:8")  # read when the first product is computed
-        precision = torch.get_float32_matmul_precision() if tf32 is None else "high" if tf32 else "highest"
-        _apply(True, True, False, False, precision, precision != "highest")  # filling memory costs time
+        if not _computing:  # what is saved last is put back first: setting a precision sets TF32 as well
+            _saved.callback(setattr, cudnn, "allow_tf32", cudnn.allow_tf32)
+            _saved.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            _saved.callback(setattr, cudnn, "benchmark", cudnn.benchmark)
+            _saved.callback(setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory)
+            is_on = torch.are_deterministic_algorithms_enabled()
+            warns = torch.is_deterministic_algorithms_warn_only_enabled()
+            _saved.callback(torch.use_deterministic_algorithms, is_on, warn_only=warns)
+            _saved.enter_context(environment(CUBLAS_WORKSPACE_CONFIG=":4096:8"))  # read at the first product
+        _computing.append(tf32)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        cudnn.benchmark = memory.fill_uninitialized_memory = False  # filling memory costs time
+        if tf32 is not None:
+            torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
     try:
         yield
     finally:
         with _SETTINGS:
-            *settings, workspace = _saved.pop()
-            if not _saved:
-                _apply(*settings)
-                if workspace is None:
-                    os.environ.pop(_WORKSPACE, None)
-
-
-def _settings() -> tuple[Any, ...]:
-    """Return torch's settings in the order of `_apply`, and the environment's."""
-    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic
-    is_deterministic = torch.are_deterministic_algorithms_enabled()
-    warns, precision = torch.is_deterministic_algorithms_warn_only_enabled(), torch.get_float32_matmul_precision()
-    fills = memory.fill_uninitialized_memory  # type: ignore[attr-defined]
-    settings = (is_deterministic, warns, fills, cudnn.benchmark, precision, cudnn.allow_tf32)
-    return *settings, os.environ.get(_WORKSPACE)
-
-
-def _apply(deterministic: bool, warn_only: bool, fills: bool, benchmark: bool, precision: str, tf32: bool) -> None:
-    torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-    torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
-    torch.set_float32_matmul_precision(precision)
-    # After the precision, which sets TF32 as well.
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, tf32
+            _computing.pop()
+            if not _computing:
+                _saved.close()
 
 
 def device_named(name: str, option: str) -> torch.device:
