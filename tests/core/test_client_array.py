@@ -24,7 +24,7 @@ METHODS = {
     "ffcm": FFCMMethod(n_clusters=3, local_clusters=2, rounds=3),
     "ffcm, mean": FFCMMethod(n_clusters=3, start="uniform", aggregation="mean", rounds=3),
     "mufc": MUFCMethod(n_clusters=3, local_clusters=5),
-    "feddp-kmeans": FedDPKMeansMethod(n_clusters=3, epsilon=50.0, margin=0.9, rounds=2),
+    "feddp-kmeans": FedDPKMeansMethod(n_clusters=3, epsilon=50.0, rounds=2),
     "kin-graph": KinGraphMethod(n_clusters=3, common_micro_clusters=False, min_members=3, broadcast_nodes=True),
     "kin-graph, kept": KinGraphMethod(n_clusters=3, common_micro_clusters=False, min_members=3, broadcast_nodes=False),
     "kin-graph, common": KinGraphMethod(n_clusters=3, common_micro_clusters=True, min_members=3),

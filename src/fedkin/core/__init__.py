@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedkin.core.client import Client as Client
+    from fedkin.core.client_array import block_task as block_task
     from fedkin.core.errors import FedkinError as FedkinError
     from fedkin.core.federation import Federation as Federation
     from fedkin.core.method import Method as Method
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from fedkin.core.tasks import client_task as client_task
     from fedkin.core.tasks import task as task
 
-_MODULES = {"Client": "client", "Federation": "federation", "FedkinError": "errors"}
+_MODULES = {"Client": "client", "block_task": "client_array", "Federation": "federation", "FedkinError": "errors"}
 _MODULES |= dict.fromkeys(("Method", "Record", "State", "Traits"), "method")
 _MODULES |= dict.fromkeys(("Payload", "Traffic"), "payload")
 _MODULES |= dict.fromkeys(("Task", "client_task", "task"), "tasks")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Replies
 from fedkin.core.payload import Payload
+from fedkin.core.tasks import BlockFunction, Task, client_task
 
 
 @dataclass(frozen=True)
@@ -112,19 +114,27 @@ class Block:
         float32 ``(clients, rows, *shape)``; of a file in memory only while the block is at work.
     seeds : list of int
         Seed of each client's generator in this exchange.
-    array : ClientArray
-        The array that they are of.
+    array : ClientArray or None
+        The array that they are of; ``None`` of a block `of` one client.
     declined : Tensor
         bool ``(clients,)``, set by a task for those that send nothing; replies are those of the others.
+    client : Client or None
+        The only client of a block `of` one.
     """
 
     ids: Tensor
     x: Tensor
     seeds: list[int]
-    array: ClientArray
+    array: Any = None
+    client: Client | None = None
 
     def __post_init__(self) -> None:
         self.declined = torch.zeros(len(self.ids), dtype=torch.bool)
+
+    @classmethod
+    def of(cls, client: Client) -> Block:
+        """Return the block of a single client, which draws and keeps what it does by itself."""
+        return cls(torch.tensor([client.id]), client.x[None], [], client=client)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -132,12 +142,13 @@ class Block:
     @property
     def min_members(self) -> int:
         """As of `Client`."""
-        return self.array.min_members
+        least: int = (self.array if self.client is None else self.client).min_members
+        return least
 
     @property
     def rows(self) -> Tensor:
-        """Rows of all its clients, ``(clients * rows, *shape)``."""
-        return self.x.flatten(0, 1)
+        """Rows of all its clients, ``(clients * rows, *shape)``; of a single client the tensor that it has."""
+        return self.x.flatten(0, 1) if self.client is None else self.client.x
 
     def as_one(self) -> Client:
         """Return one client with the rows of all, which keeps nothing."""
@@ -156,13 +167,23 @@ class Block:
     def keep(self, name: str, values: Tensor | PerClient, places: Tensor | None = None) -> None:
         """Have clients at int64 `places` of the block, by default all, keep their part of `values` from now on."""
         part = values if isinstance(values, PerClient) else PerClient(values)
-        self.array.written.append((self.ids if places is None else self.ids[places], name, part))
+        if self.client is not None:
+            self.client.state[name] = part[0]
+        else:
+            self.array.written.append((self.ids if places is None else self.ids[places], name, part))
 
-    def rngs(self) -> Iterator[torch.Generator]:
-        """Yield each client's generator: one object, seeded anew for every client."""
+    def rngs(self) -> list[torch.Generator]:
+        """Return each client's generator."""
+        if self.client is not None:
+            return [self.client.rng]
+        return [torch.Generator().manual_seed(seed) for seed in self.seeds]
+
+    def rngs_in_turn(self) -> Iterator[torch.Generator]:
+        """Yield each client's generator: one object, seeded anew for every client, which is a third of the work."""
+        if self.client is not None:
+            yield self.client.rng
         rng = torch.Generator()
-        for seed in self.seeds:
-            yield rng.manual_seed(seed)
+        yield from (rng.manual_seed(seed) for seed in self.seeds)
 
 
 class ClientArray(Mapping[int, Client]):
@@ -341,6 +362,28 @@ def single(entries: Mapping[str, Any], place: int) -> Payload:
     """Return the reply of the client at a `place` among those of `entries`."""
     reply = {}
     for name, part in entries.items():
+        part = PerClient(part) if isinstance(part, Tensor) else part
         item = part[place] if isinstance(part, PerClient | tuple) else part
         reply[name] = item.item() if isinstance(part, PerClient) and part.are_numbers else item
     return reply
+
+
+def block_task(*, pools: bool = False, **declared: Any) -> Callable[[BlockFunction], Task]:
+    """As `fedkin.core.client_task`, of a function of a `Block`: clients of one array at once, others one by one.
+
+    With `pools` the function returns the sum of its clients' replies, see `Task.on_pools`.
+    """
+
+    def registered(run: BlockFunction) -> Task:
+        def of_one(client: Client, payload: Payload) -> Payload:
+            block = Block.of(client)
+            entries = run(block, payload)
+            if block.declined.any():
+                return {}
+            return dict(entries) if pools else single(entries, 0)
+
+        task = client_task(**declared)(wraps(run)(of_one))
+        (task.on_pools if pools else task.on_blocks)(run)
+        return task
+
+    return registered

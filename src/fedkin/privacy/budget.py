@@ -103,7 +103,11 @@ def released_of_block(
     block: Block, exact: Sequence[Tensor], sensitivity: float, payload: Mapping[str, Any]
 ) -> list[Tensor]:
     """Do `released` for many clients, of sums ``(clients, ...)``; those that send nothing are `Block.declined`."""
-    rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
+    if block.client is not None:
+        noisy = released(block.client, [part[0] for part in exact], sensitivity, payload)
+        block.declined[:] = noisy is None
+        return [part[None] for part in noisy or exact]
+    rngs = block.rngs()
     ids, array = block.ids.tolist(), block.array
     clients = [Client(i, x, state=array.state_of(i)) for i, x in zip(ids, block.x, strict=True)]
     names = [noise_for(rng, [])[1] for rng in rngs]
@@ -176,16 +180,11 @@ def place(rows: Tensor, directions: Tensor) -> Tensor:
     return rows @ clipped(directions.T).T
 
 
-def nearest_points(rows: Tensor, points: Tensor, margin: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return the nearest of `points` to each row ``(n, width)``, ties to the first, and whether it is clearly so.
+def nearest_points(rows: Tensor, points: Tensor) -> Tensor:
+    """Return the nearest of `points` to each row ``(n, width)``, ties to the first: int64 ``(n,)``.
 
-    That is if the distance is at most `margin` times that to the second nearest. Rows are float64, rounded to the grid,
-    and points are clipped to length 1. No result depends on other rows.
+    Rows are float64, rounded to the grid, and points are clipped to length 1. No result depends on other rows.
     """
     rows, points = on_grid(rows), clipped(points)
     squares = rows.square().sum(1, keepdim=True) + points.square().sum(1) - 2 * rows @ points.T
-    least, near = squares.min(1)
-    if margin == 1 or len(points) == 1:
-        return near, torch.ones(len(rows), dtype=torch.bool)
-    second = squares.scatter(1, near[:, None], math.inf).amin(1)
-    return near, least <= margin**2 * second
+    return squares.min(1).indices

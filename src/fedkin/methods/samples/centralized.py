@@ -16,15 +16,15 @@ from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
-from fedkin.core import Client, Federation, Payload, Record, client_task
+from fedkin.core import Federation, Payload, Record, block_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_name
-from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     CentroidState,
+    features_of,
     one_round,
     scaled_like_features,
 )
@@ -32,17 +32,12 @@ from fedkin.methods.samples.centroid_method import (
 _TRAITS = CentroidMethod.traits.replace(moves_data=True, baseline=True, cost="cheap")
 
 
-@client_task(
+@block_task(
     takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True, sends="The rows themselves"
 )
-def send_samples(client: Client, payload: Payload) -> Payload:
+def send_samples(block: Block, payload: Payload) -> Payload:
     """Send the features of all samples: **the data leave the client**."""
-    return {"points": cached_features(payload["features"], client.x)}
-
-
-@send_samples.on_blocks
-def _send_block(block: Block, payload: Payload) -> Payload:
-    return {"points": block.by_client(extract(payload["features"], block.rows))}
+    return {"points": features_of(block, payload["features"])}
 
 
 def cluster_all(

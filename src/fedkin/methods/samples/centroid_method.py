@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from fedkin.clustering.margins import distance_margin, share_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
+from fedkin.core import Federation, FedkinError, Payload, Record, State, Task, block_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
@@ -22,7 +22,6 @@ from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import cached_features, extract, width_of
 from fedkin.methods.samples.sample_method import (
     SampleMethod,
-    assign_samples,
     assigned,
     describe_clients,
     reasons,
@@ -52,24 +51,19 @@ CENTROIDS: Expected = {
 """Payload schema of a result whose clusters are centroids."""
 
 
-@client_task(takes={"result": CENTROIDS}, accounted=True)
-def assign_to_centroids(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to its nearest centroid; clusters stay at the client."""
-    return assign_to_nearest(client, payload)
+def features_of(block: Block, name: str) -> Tensor:
+    """Return features of clients' samples, float32 ``(clients, n, width)``; those of a single client are kept."""
+    return block.by_client(cached_features(name, block.rows))
 
 
-@assign_to_centroids.on_blocks
-def assign_block(block: Block, payload: Payload) -> Payload:
-    """Do `assign_to_nearest` for many clients."""
-    for name, part in assigned(block.rows, payload["result"], CentroidMethod).items():
+@block_task(takes={"result": CENTROIDS}, accounted=True)
+def assign_to_centroids(block: Block, payload: Payload) -> Payload:
+    """Store the nearest centroid, the margin and any memberships of each sample at its client, by ``result``."""
+    x, result = block.rows, payload["result"]
+    cached_features(result["features"], x)  # once for all three
+    for name, part in assigned(x, result, CentroidMethod).items():
         block.keep(name, block.by_client(part))
     return {}
-
-
-def assign_to_nearest(client: Client, payload: Payload) -> Payload:
-    """Store the cluster, the margin and any memberships of each sample, by the payload's ``result``."""
-    cached_features(payload["result"]["features"], client.x)  # once for all three
-    return assign_samples(client, payload, CentroidMethod)
 
 
 @dataclass(frozen=True)

@@ -25,21 +25,26 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
+from fedkin.core import Federation, FedkinError, Payload, Record, State, Task, block_task
 from fedkin.core import replies as forms
 from fedkin.core.client_array import Block
-from fedkin.core.method import Fraction, Positive, ServerData, Values
-from fedkin.features.extractors import cached_features, extract
+from fedkin.core.method import Positive, ServerData, Values
+from fedkin.features.extractors import extract
 from fedkin.features.pca import symmetric
 from fedkin.methods.samples import private_releases as private
-from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
+from fedkin.methods.samples.centroid_method import (
+    CentroidMethod,
+    CentroidState,
+    features_for,
+    features_of,
+    scaled_like_features,
+)
 from fedkin.methods.samples.sample_method import reasons, repeat_step
 from fedkin.privacy.budget import (
     clipped,
     nearest_points,
     noise_source,
     place,
-    released,
     released_of_block,
     sum_products,
 )
@@ -96,9 +101,6 @@ class FedDPKMeansMethod(CentroidMethod):
     bound : float or "auto"
         Length that features are clipped to; choose it without looking at the data. "auto" is 1 for "unit" features and
         otherwise the root of their number.
-    margin : float
-        In [0, 1]: the first centroids are means of samples whose distance to the nearest centre is at most this
-        fraction of the distance to the second nearest.
     rounds : int
         Rounds of Lloyd's algorithm, which share a quarter of the squared budget.
     read : callable, optional
@@ -109,7 +111,6 @@ class FedDPKMeansMethod(CentroidMethod):
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
     server_data: str | None = None
     bound: Positive | Literal["auto"] = "auto"
-    margin: Fraction = 1.0
     rounds: Annotated[int, Ge(0)] = 1
     read: Callable[[str], Tensor] | None = None
 
@@ -195,7 +196,7 @@ class FedDPKMeansMethod(CentroidMethod):
         lloyd = len(state.centroids) > 0
         points = state.centroids / state.bound if lloyd else state.starts
         mu = self.stage_mu / (math.sqrt(self.rounds) if lloyd else 1)
-        request = {"points": points, "margin": 1.0 if lloyd else self.margin, "width": state.width}
+        request = {"points": points, "width": state.width}
         if not lloyd:
             request["directions"] = state.directions
         expected = {"counts": forms.doubles(len(points)), "sums": forms.doubles(len(points), state.width)}
@@ -243,108 +244,79 @@ _SHARED: forms.Expected = {
 _COUNTS = forms.doubles("points", minimum=-forms.MAX_SAMPLE, maximum=forms.MAX_SAMPLE)
 
 
-@client_task(
+@block_task(
     takes={**_SHARED, "width": _WIDTH},
     holds={"products": forms.reals(None)},
     may_be_empty=True,
     accounted=True,
+    pools=True,
     sends="How much values differ, and which columns rise and fall together, with noise",
     fewest="noise",
 )
-def send_products(client: Client, payload: Payload) -> Payload:
+def send_products(block: Block, payload: Payload) -> Payload:
     """Send the noisy sum of outer products of a client's rows, as a lower triangle."""
     width = payload["width"]
-    products = sum_products(_batches(client, payload, width), width)
-    noisy = released(client, [private.triangle_of(products)], 1.0, payload)
-    return {} if noisy is None else {"products": private.without_scale(noisy[0], width)}
-
-
-@send_products.on_pools
-def _pool_products(block: Block, payload: Payload) -> Payload:
-    width = payload["width"]
     rows, columns = torch.tril_indices(width, width)
-    products = sum_products([_rows(block, payload)], width)[:, rows, columns] * private.scale_of(width)
+    products = sum_products(_batches(block, payload, width), width)[:, rows, columns] * private.scale_of(width)
     (noisy,) = released_of_block(block, [products], 1.0, payload)
     return {"products": private.without_scale(noisy, width).double().sum(0).float()}
 
 
-@client_task(
+@block_task(
     takes={**_SHARED, "directions": private.UnitDirections(("width", "rank")), "points": forms.reals("points", "rank")},
     holds={"counts": _COUNTS},
     may_be_empty=True,
     accounted=True,
+    pools=True,
     sends="How many rows are nearest to each of some points, with noise",
     fewest="noise",
 )
-def count_by_point(client: Client, payload: Payload) -> Payload:
+def count_by_point(block: Block, payload: Payload) -> Payload:
     """Send noisy counts of a client's rows nearest to each point in the space of the directions."""
-    counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
-    for rows in _batches(client, payload, len(payload["directions"])):
-        near, _ = nearest_points(place(rows, payload["directions"]), payload["points"])
-        counts += near.bincount(minlength=len(counts))
-    noisy = released(client, [counts], 1.0, payload)
-    return {} if noisy is None else {"counts": noisy[0]}
-
-
-@count_by_point.on_pools
-def _pool_counts(block: Block, payload: Payload) -> Payload:
-    placed, points = place(_rows(block, payload).flatten(0, 1), payload["directions"]), payload["points"]
-    near = block.by_client(nearest_points(placed, points)[0])
-    counts = torch.zeros(len(block), len(points), dtype=torch.int64).scatter_add_(1, near, torch.ones_like(near))
+    counts = torch.zeros(len(block), len(payload["points"]), dtype=torch.int64)
+    for rows in _batches(block, payload, len(payload["directions"])):
+        near = _nearest(rows, payload)
+        counts.scatter_add_(1, near, torch.ones_like(near))
     (noisy,) = released_of_block(block, [counts], 1.0, payload)
     return {"counts": noisy.sum(0)}
 
 
-@client_task(
+@block_task(
     takes={
         **_SHARED, "directions": forms.Optional(private.UnitDirections(("width", "rank"))), "width": _WIDTH,
-        "points": forms.reals("points", None), "margin": forms.within(0, 1),
+        "points": forms.reals("points", None),
     },
     holds={"counts": _COUNTS, "sums": forms.doubles("points", None)},
-    may_be_empty=True,
-    accounted=True,
+    may_be_empty=True, accounted=True, pools=True,
     sends="Groups of rows: their middle and size, with noise", fewest="noise",
 )  # fmt: skip
-def send_sums(client: Client, payload: Payload) -> Payload:
-    """Send noisy sums and counts of a client's rows by nearest point, of rows clearly nearest to one point.
-
-    Points are in the space of the ``directions`` if there are any. A row counts if its distance to the nearest point
-    is at most ``margin`` times that to the second nearest.
-    """
-    points, width = payload["points"], payload["width"]
-    counts = torch.zeros(len(points), dtype=torch.int64)
-    sums = torch.zeros(len(points), width, dtype=torch.float64)
-    for rows in _batches(client, payload, width):
-        placed = place(rows, payload["directions"]) if "directions" in payload else rows
-        if placed.shape[1] != points.shape[1]:
-            raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.", public=True)
-        near, counted = nearest_points(placed, points, payload["margin"])
-        counts += near[counted].bincount(minlength=len(points))
-        sums.index_add_(0, near[counted], rows[counted])
-    noisy = released(client, [counts, sums], SUMS_SENSITIVITY, payload)
-    return {} if noisy is None else {"counts": noisy[0], "sums": noisy[1]}
-
-
-@send_sums.on_pools
-def _pool_sums(block: Block, payload: Payload) -> Payload:
-    rows, points = _rows(block, payload), payload["points"]
-    flat = rows.flatten(0, 1)
-    placed = place(flat, payload["directions"]) if "directions" in payload else flat
-    near, clear = map(block.by_client, nearest_points(placed, points, payload["margin"]))
-    members = torch.zeros(len(block), len(points), rows.shape[1], dtype=torch.float64)
-    members.scatter_(1, near[:, None], clear[:, None].double())
-    counts, sums = released_of_block(block, [members.sum(2), members @ rows], SUMS_SENSITIVITY, payload)
+def send_sums(block: Block, payload: Payload) -> Payload:
+    """Send noisy sums and counts of a client's rows by nearest point, in the space of any ``directions``."""
+    width, count = payload["width"], len(payload["points"])
+    counts = torch.zeros(len(block), count, dtype=torch.int64)
+    sums = torch.zeros(len(block), count, width, dtype=torch.float64)
+    for rows in _batches(block, payload, width):
+        near = _nearest(rows, payload)
+        counts.scatter_add_(1, near, torch.ones_like(near))
+        members = torch.zeros(len(block), count, rows.shape[1], dtype=torch.float64)
+        sums += members.scatter_(1, near[:, None], 1.0) @ rows
+    counts, sums = released_of_block(block, [counts, sums], SUMS_SENSITIVITY, payload)
     return {"counts": counts.sum(0), "sums": sums.sum(0)}
 
 
-def _rows(block: Block, payload: Payload) -> Tensor:
-    """Return the clients' rows in units of the bound: `clipped`, float64 ``(clients, n, width)``."""
-    return block.by_client(clipped(extract(payload["features"], block.rows).double() / payload["bound"]))
+def _batches(block: Block, payload: Payload, width: int) -> Iterator[Tensor]:
+    """Yield the clients' rows, some at a time, in units of the bound: `clipped`, float64 ``(clients, b, width)``."""
+    rows = features_of(block, payload["features"])
+    if rows.shape[2] != width:
+        raise FedkinError(f"Samples have {rows.shape[2]} features here, not {width}.", public=True)
+    for batch in rows.split(2048, dim=1):
+        yield clipped(batch.flatten(0, 1).double() / payload["bound"]).view(batch.shape)
 
 
-def _batches(client: Client, payload: Payload, width: int) -> Iterator[Tensor]:
-    """Return a client's rows in batches, in units of the bound: `clipped`, float64 ``(b, width)``."""
-    rows = cached_features(payload["features"], client.x)
-    if rows.shape != (shape := (len(client), width)):
-        raise FedkinError(f"Features of {len(client)} samples have shape {tuple(rows.shape)}, not {shape}.")
-    yield from (clipped(batch.double() / payload["bound"]) for batch in rows.split(2048))
+def _nearest(rows: Tensor, payload: Payload) -> Tensor:
+    """Return the nearest point of rows ``(clients, b, width)``, int64 ``(clients, b)``."""
+    flat, points = rows.flatten(0, 1), payload["points"]
+    placed = place(flat, payload["directions"]) if "directions" in payload else flat
+    if placed.shape[1] != points.shape[1]:
+        raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.", public=True)
+    return nearest_points(placed, points).view(rows.shape[:2])

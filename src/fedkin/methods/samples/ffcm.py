@@ -6,7 +6,6 @@ with their supports, the sums of memberships. The server aggregates them to new 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,13 +18,19 @@ from torch import Tensor
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means_of_sets, memberships_of_sets
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_rows
 from fedkin.clustering.nearest import repeats
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, block_task, client_task
 from fedkin.core import replies as forms
-from fedkin.core.client_array import Block, PerClient, single
+from fedkin.core.client_array import Block, PerClient
 from fedkin.core.method import Count, Positive
 from fedkin.core.seeds import draw_seed
-from fedkin.features.extractors import cached_features, extract
-from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
+from fedkin.features.extractors import extract
+from fedkin.methods.samples.centroid_method import (
+    CentroidMethod,
+    CentroidState,
+    features_for,
+    features_of,
+    scaled_like_features,
+)
 from fedkin.methods.samples.sample_method import describe_clients, reasons
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
@@ -152,31 +157,20 @@ _MOVE: forms.Expected = {
 }  # fmt: skip
 
 
-@client_task(
+@block_task(
     takes=_MOVE,
     holds={
         "centres": forms.reals("centres", None), "supports": forms.reals("centres"), "indices": forms.int64("centres"),
     },
     sends="Groups of rows: their middle, and how many rows each has",
 )  # fmt: skip
-def move_centres(client: Client, payload: Payload) -> Payload:
+def move_centres(block: Block, payload: Payload) -> Payload:
     """Run fuzzy c-means on a client's own samples from the centres received, or from its own seeds without any.
 
     The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: the
     received centre that each started from.
     """
-    points = cached_features(payload["features"], client.x)
-    return single(_updated_centres(points[None], payload, [client.rng]), 0)
-
-
-@move_centres.on_blocks
-def _move_block(block: Block, payload: Payload) -> Payload:
-    return _updated_centres(block.by_client(extract(payload["features"], block.rows)), payload, block.rngs())
-
-
-def _updated_centres(points: Tensor, payload: Payload, rngs: Iterable[torch.Generator]) -> Payload:
-    """Return the entries of replies of clients with points ``(clients, n, width)``."""
-    centroids, fuzziness = payload["centroids"], payload["fuzziness"]
+    points, centroids, fuzziness = features_of(block, payload["features"]), payload["centroids"], payload["fuzziness"]
     clients, n, _ = points.shape
     count, valid = min(payload["local_clusters"], n), None
     if len(centroids):
@@ -186,7 +180,7 @@ def _updated_centres(points: Tensor, payload: Payload, rngs: Iterable[torch.Gene
             indices = support.topk(count).indices.sort().values
         start = centroids[indices]
     else:
-        rows = kmeans_plusplus_rows(points, count, [draw_seed(rng) for rng in rngs])
+        rows = kmeans_plusplus_rows(points, count, [draw_seed(rng) for rng in block.rngs_in_turn()])
         start = points.gather(1, rows[..., None].expand(-1, -1, points.shape[2]))
         valid = ~repeats(start)
         indices = valid.cumsum(1) - 1

@@ -12,18 +12,19 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.clustering.k_means import awasthi_sheffet, awasthi_sheffet_of_sets, farthest_points, k_means
+from fedkin.clustering.k_means import awasthi_sheffet_of_sets, farthest_points, k_means
 from fedkin.clustering.nearest import nearest_centroids
-from fedkin.core import Client, Federation, Payload, Record, State, client_task
+from fedkin.core import Client, Federation, Payload, Record, State, block_task, client_task
 from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MANY, counts_to, int64, is_name, reals
-from fedkin.features.extractors import cached_features, extract
+from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     PointsState,
+    features_of,
     nothing_remains,
     one_round_of_points,
     scaled_like_features,
@@ -91,24 +92,15 @@ class KFedMethod(CentroidMethod):
         return broadcast(fed, assign_by_local_cluster, payloads)
 
 
-@client_task(
+@block_task(
     takes={"features": is_name, "local_clusters": counts_to(MANY)},
     holds={"centres": reals("points", None), "sizes": int64("points")},
     sends="Groups of rows: their middle, and how many rows each has",
 )
-def cluster_locally(client: Client, payload: Payload) -> Payload:
+def cluster_locally(block: Block, payload: Payload) -> Payload:
     """Send centres and sizes of a client's local clusters; the client keeps the local cluster of each sample."""
-    points = cached_features(payload["features"], client.x)
-    local = awasthi_sheffet(points, payload["local_clusters"], client.rng)
-    client.state["local_clusters"] = local.labels
-    sizes = local.labels.bincount(minlength=len(local.centres))
-    return {"centres": local.centres, "sizes": sizes}
-
-
-@cluster_locally.on_blocks
-def _cluster_block(block: Block, payload: Payload) -> Payload:
-    points = block.by_client(extract(payload["features"], block.rows))
-    local = awasthi_sheffet_of_sets(points, payload["local_clusters"], block.rngs())
+    points = features_of(block, payload["features"])
+    local = awasthi_sheffet_of_sets(points, payload["local_clusters"], block.rngs_in_turn())
     block.keep("local_clusters", local.packed_labels)
     filled = local.sizes > 0
     return {"centres": PerClient.where(local.centres, filled), "sizes": PerClient.where(local.sizes, filled)}

@@ -17,17 +17,16 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.nearest import pairwise_distances
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, block_task, client_task
 from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.method import Count
 from fedkin.core.replies import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
-from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     PointsState,
-    assign_block,
-    assign_to_nearest,
+    assign_to_centroids,
+    features_of,
     nothing_remains,
     one_round_of_points,
     points_of,
@@ -45,11 +44,10 @@ _HOW: Expected = {"features": is_name, "local_clusters": counts_to(MANY), "grid"
 _POINTS: Expected = {"centres": reals("points", None), "sizes": int64("points"), "kept": is_count}
 
 
-@client_task(takes=_HOW, holds=_POINTS, sends="Groups of rows: their size, and one of their rows, rounded")
-def draw_centroids(client: Client, payload: Payload) -> Payload:
+@block_task(takes=_HOW, holds=_POINTS, sends="Groups of rows: their size, and one of their rows, rounded")
+def draw_centroids(block: Block, payload: Payload) -> Payload:
     """Send rounded ``centres`` ``(m, width)`` and their clusters' ``sizes``; the client keeps the centres' rows."""
-    client.state[_PRESENT] = torch.ones(len(client), dtype=torch.uint8)
-    return _drawn(client, payload, [], draws=True)
+    return _drawn(block, payload, torch.ones(block.x.shape[:2], dtype=torch.uint8), [], draws=True)
 
 
 @client_task(
@@ -69,23 +67,23 @@ def forget(client: Client, payload: Payload) -> Payload:
         raise FedkinError(f"Row {int(rows.max())} is not among the {len(client)} rows of this client.")
     present = client.state[_PRESENT].clone()
     present[rows] = 0
-    client.state[_PRESENT] = present
     drawn = client.state[_ROWS].tolist()
     removed = [place for place, row in enumerate(drawn) if not present[row]]
-    return _drawn(client, payload, drawn[: removed[0]] if removed else drawn, draws=bool(removed))
+    kept = drawn[: removed[0]] if removed else drawn
+    return single(_drawn(Block.of(client), payload, present[None], kept, draws=bool(removed)), 0)
 
 
 @client_task(takes={"result": CENTROIDS})
 def assign_remaining(client: Client, payload: Payload) -> Payload:
     """Assign every remaining sample to its nearest centroid; clusters stay at the client."""
-    assign_to_nearest(client, payload)
+    assign_to_centroids.run([client], [payload])
     if _PRESENT in client.state:
         forgotten = client.state[_PRESENT] == 0
         client.state["clusters"][forgotten], client.state["confidence"][forgotten] = FORGOTTEN, 0.0
     return {}
 
 
-assign_remaining.on_blocks(assign_block)  # clients of one array forget nothing
+assign_remaining.on_blocks(assign_to_centroids.block[0])  # clients of one array forget nothing
 
 
 @dataclass(frozen=True)
@@ -171,39 +169,26 @@ class MUFCMethod(CentroidMethod):
         return scaled_like_features(features, found.centres)
 
 
-def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool) -> Payload:
-    """Return a reply with centroids that begin with the rows `kept`; further ones are drawn only if `draws`."""
-    points = cached_features(payload["features"], client.x)
-    present = client.state[_PRESENT].bool()
+def _drawn(block: Block, payload: Payload, present: Tensor, kept: Sequence[int], draws: bool) -> Payload:
+    """Return replies with centroids that begin with the rows `kept`; further ones are drawn only if `draws`.
+
+    They are drawn of the rows that are `present`, uint8 ``(clients, n)``.
+    """
+    points, grid = features_of(block, payload["features"]), payload["grid"]
+    rows = torch.tensor([kept], dtype=torch.int64)
     if draws:
-        rows = drawn_rows(points[None], present[None], payload["local_clusters"], [client.rng], kept)
-    else:
-        rows = torch.tensor([kept], dtype=torch.int64)
-    client.state[_ROWS] = rows[0, rows[0] >= 0]
-    return single(_replies(points[None], present[None], rows, payload), 0) | {"kept": len(kept)}
-
-
-@draw_centroids.on_blocks
-def _draw_block(block: Block, payload: Payload) -> Payload:
-    points = block.by_client(extract(payload["features"], block.rows))
-    present = torch.ones(block.x.shape[:2], dtype=torch.uint8)
-    rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
-    rows = drawn_rows(points, present.bool(), payload["local_clusters"], rngs)
+        rows = drawn_rows(points, present.bool(), payload["local_clusters"], block.rngs(), kept)
+    drawn = rows >= 0
     block.keep(_PRESENT, present)
-    block.keep(_ROWS, PerClient.where(rows, rows >= 0))
-    return _replies(points, present.bool(), rows, payload) | {"kept": 0}
-
-
-def _replies(points: Tensor, present: Tensor, rows: Tensor, payload: Payload) -> dict[str, PerClient]:
-    """Return rounded centres at `rows` ``(clients, k)``, -1 for none, and how many present points are nearest."""
-    drawn, grid = rows >= 0, payload["grid"]
+    block.keep(_ROWS, PerClient.where(rows, drawn))
     centres = points.gather(1, rows.clamp_min(0)[..., None].expand(-1, -1, points.shape[2]))
     distances = pairwise_distances(points, centres) + torch.where(drawn, 0.0, torch.inf)[:, None]
     sizes = torch.zeros(rows.shape, dtype=torch.int64)
     if rows.shape[1]:
         sizes.scatter_add_(1, distances.argmin(2), present.long())
     rounded = (centres / grid).round() * grid if grid > 0 else centres
-    return {"centres": PerClient.where(rounded, drawn), "sizes": PerClient.where(sizes, drawn)}
+    parts = {"centres": PerClient.where(rounded, drawn), "sizes": PerClient.where(sizes, drawn)}
+    return {**parts, "kept": len(kept)}
 
 
 def drawn_rows(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, FedkinError, Payload, client_task
+from fedkin.core import FedkinError, Payload, block_task
 from fedkin.core.client_array import Block
 from fedkin.core.replies import Array, is_name, is_shape
 from fedkin.features.pca import lower_triangle
@@ -37,20 +37,15 @@ class UnitDirections(Array):
         return None if longest <= 1 + 1e-5 else f"has directions of length {longest:g}, above 1"
 
 
-@client_task(
+@block_task(
     takes={},
     holds={"shape": is_shape},
     accounted=True,
     sends="What columns there are, or how large a picture is",
     fewest="none",
 )
-def send_shape(client: Client, payload: Payload) -> Payload:
+def send_shape(block: Block, payload: Payload) -> Payload:
     """Send the shape of a sample, which does not depend on the samples' values."""
-    return {"shape": list(client.x.shape[1:])}
-
-
-@send_shape.on_blocks
-def _shape_of_block(block: Block, payload: Payload) -> Payload:
     return {"shape": list(block.x.shape[2:])}
 
 

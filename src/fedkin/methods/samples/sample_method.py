@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, block_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Traits
@@ -142,20 +142,14 @@ class Facts:
     unit: bool
 
 
-@client_task(
+@block_task(
     takes={},
     holds={"shape": is_shape, "samples": is_count, "unit": is_flag},
     sends="What columns there are, or how large a picture is, and how many rows",
     fewest="none",
 )
-def describe(client: Client, payload: Payload) -> Payload:
+def describe(block: Block, payload: Payload) -> Payload:
     """Send the shape of a sample, the number of samples, and whether all their values lie in [0, 1]."""
-    unit = bool(((client.x >= 0) & (client.x <= 1)).all())
-    return {"shape": list(client.x.shape[1:]), "samples": len(client), "unit": unit}
-
-
-@describe.on_blocks
-def _describe_block(block: Block, payload: Payload) -> dict[str, Any]:
     lowest, highest = (extreme(block.x.flatten(1), 1) for extreme in (torch.amin, torch.amax))
     samples = torch.full((len(block),), block.x.shape[1])
     return {"shape": list(block.x.shape[2:]), "samples": samples, "unit": (lowest >= 0) & (highest <= 1)}

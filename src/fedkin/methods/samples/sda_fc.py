@@ -23,7 +23,7 @@ from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     CentroidState,
-    assign_to_nearest,
+    assign_to_centroids,
     features_for,
     scaled_like_features,
 )
@@ -34,7 +34,7 @@ from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticS
 def assign(client: Client, payload: Payload) -> Payload:
     """Assign every sample to its nearest centroid, and delete the client's networks."""
     delete_networks(client)
-    return assign_to_nearest(client, payload)
+    return assign_to_centroids.run([client], [payload])[0]
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def send_noisy_sums(client: Client, payload: Payload) -> Payload:
     counts, sums = torch.zeros(len(centres), dtype=torch.int64), torch.zeros(centres.shape, dtype=torch.float64)
     for rows in _clipped_features(client, payload["space"], len(directions)):
         points = clipped((place(rows, directions) - middle) / radius)
-        labels, _ = nearest_points(points, centres / radius)
+        labels = nearest_points(points, centres / radius)
         counts += labels.bincount(minlength=len(centres))
         sums.index_add_(0, labels, points)
     found = released(client, [counts, sums], _SUMS_SENSITIVITY, payload)
