@@ -6,8 +6,6 @@ from fedkin.report.figures import (
     ClusterPictures,
     Curve,
     Mark,
-    Member,
-    MemberTable,
     PagePart,
     PageView,
     ResultTable,
@@ -98,9 +96,7 @@ def _figure(at: int, column: int) -> TableCell:
 def full_view(clusters: int = 3) -> PageView:
     """A run of which every part of the page is shown."""
     rng = np.random.default_rng(0)
-    nodes = [Member(s, q, 10 + s, q if s else None) for s in range(3) for q in range(clusters)]
     marks = [Mark(2, "1 client moved")]
-    matched = MemberTable("After", "Tied.", nodes)
     rows = [(cluster, [TableCell("3"), TableCell("2 A, 1 B"), TableCell("1–3")]) for cluster in (*range(clusters), -1)]
     members = ResultTable("", "Together.", "cluster", ["clients", "true clusters", "which"], rows)
     curves = [
@@ -125,7 +121,6 @@ def full_view(clusters: int = 3) -> PageView:
         [("Clusters found", str(clusters), "across 3 clients")],
         [
             PagePart("words", "In words", of_clusters=[f"Cluster {at}: old." for at in range(clusters)]),
-            PagePart("associations", "Matched", figures=[matched]),
             PagePart("clients", "Clients", figures=[members]),
             PagePart("clustering", "How", figures=[Text(["Four bits each.", "No guarantee."]), heights]),
             PagePart("pictures", "Pictures", figures=pictures),

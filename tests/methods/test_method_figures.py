@@ -3,7 +3,6 @@
 import pytest
 
 from fedkin.methods.clients.one_shot import OneShotMethod
-from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from pages import record
 
@@ -27,42 +26,26 @@ def test_coarser_and_finer_clusters_are_a_table_where_there_are_any():
 def embedded(step: int, **changes: object) -> dict:
     """The record of an embedding step: 2 clusters of 2 clients, by 200 bits each."""
     found = {
-        "mode": "exact", "separable": True, "cut": 5.0, "heights": [9.0, 2.0, 1.0],
-        "bits": 200, "flip": 0.1, "epsilon_bit": 2.1972, "epsilon": 439.44,
+        "mode": "exact", "bits": 200, "flip": 0.1, "epsilon": 439.44,
     }  # fmt: skip
     values = {"labels": [0, 0, 1, 1], "clusters": 2, "phase": "embedding", "clustering": found | changes}
     return record(step, values=values) | {"answered": [0, 1, 2, 3]}
 
 
 def test_how_clusters_were_found_is_reported_and_drawn() -> None:
-    text, heights = OneShotMethod.figures([embedded(1)])
+    (text,) = OneShotMethod.figures([embedded(1)])
     assert text.sentences[0] == (
         "In step 1, 4 clients sent 200 bits each, every bit flipped with probability 0.1: 2 clusters."
     )
     assert text.sentences[1].startswith("Privacy: no meaningful guarantee (epsilon 439 for a whole message)")
-    assert [cells[0].text for _, cells in heights.rows] == ["9", "2", "1"]
-    assert "above 5" in heights.caption
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"epsilon_bit": 0.005, "epsilon": 1.0}, "Privacy: epsilon 1 for a whole message. It covers"),
-        ({"flip": 0.0, "epsilon_bit": None, "epsilon": None}, "Messages were sent without noise"),
+        ({"epsilon": 1.0}, "Privacy: epsilon 1 for a whole message. It covers"),
+        ({"flip": 0.0, "epsilon": None}, "Messages were sent without noise"),
     ],
 )
 def test_privacy_is_reported_for_what_it_is(changes: dict, words: str) -> None:
     assert words in OneShotMethod.figures([embedded(1, **changes)])[0].sentences[1]
-
-
-def test_local_clusters_are_drawn_as_matched_in_the_last_step() -> None:
-    nodes = [[0, 0, 1], [1, 0, 1], [2, 0, 4], [2, 1, 5], [3, 0, 2]]
-    last = {"nodes": nodes, "edges": [[0, 1], [3, 4]], "communities": [[0, 1], [3, 4]], "clusters": [0, None]}
-    first = {**last, "communities": [], "edges": [], "clusters": []}
-    (drawn,) = FedCRefMethod.figures([record(1, values={"graph": first}), record(2, values={"graph": last}), record(3)])
-    assert drawn.title == "After step 2"
-    assert [tuple(node) for node in drawn.members] == [
-        (0, 0, 1, 0), (1, 0, 1, 0), (2, 0, 4, None), (2, 1, 5, 2), (3, 0, 2, 2),
-    ]  # fmt: skip
-    assert drawn.caption == "2 communities, each with the number of the cluster it became; 1 unmatched local cluster."
-    assert list(FedCRefMethod.figures([record(3)])) == []

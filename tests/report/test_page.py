@@ -12,8 +12,6 @@ from fedkin.report.figures import (
     Curve,
     Figure,
     Mark,
-    Member,
-    MemberTable,
     PagePart,
     PageView,
     ResultTable,
@@ -78,7 +76,7 @@ def test_page_is_well_formed_and_loads_nothing(source: str) -> None:
 def test_every_part_of_the_view_is_written_in_words() -> None:
     words = " ".join(Page(render(full_view())).words)
     for text in (
-        "A run", "What it found.", "across 3 clients", "Higher is better.", "Tied.", "Together.", "Who.", "Means.",
+        "A run", "What it found.", "across 3 clients", "Higher is better.", "Together.", "Who.", "Means.",
         "Four bits each.", "Falling.", "Two events.", "Client 2 was missing once.", "method.epochs",
         "5 samples from 1 client", "Cluster 2", "weight",
     ):  # fmt: skip
@@ -100,7 +98,6 @@ def figures_named(bad: str) -> list[Figure]:
     """Figures of a run with the same name everywhere."""
     return [
         Curve(bad, bad, range(4), {bad: [1.0, 2.0, 3.0, 4.0]}, x_label=bad, marks=[Mark(0, bad)]),
-        MemberTable(bad, bad, [Member(0, 0, 1, 0), Member(0, 1, 1, None)], [bad]),
         ResultTable(bad, bad, bad, [0, bad], [(bad, [TableCell(bad)] * 2)], foot=[(bad, [TableCell(bad)] * 2)]),
         SampleMap(bad, bad, np.zeros((1, 2)), np.array([[0]]), ids=[bad], client_names=[bad], sentences=[{0: bad}]),
     ]

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.nearest import ROUNDING
-from fedkin.core.errors import FedkinError
 
 _CHUNK = 256
 """Points at a time: with 784 numbers each they stay in a core's cache between the two products of an iteration."""
@@ -38,10 +37,8 @@ def fuzzy_c_means(
     `points` are float32 ``(n, width)``, and the centres `start` float32 ``(k, width)``. `fuzziness` is m > 1: towards 1
     it is k-means; with much more than 2, or in many dimensions, all centres meet in the mean. `tolerance` is in the
     units of the points, and `max_iterations` at least 1. A centre that no point belongs to stays where it started, with
-    a support of 0. Raises FedkinError if there are no points or centres, or they differ in width, or `fuzziness` is not
-    above 1.
+    a support of 0.
     """
-    _check(points, start, fuzziness)
     found = fuzzy_c_means_of_sets(points[None], start[None], None, fuzziness, tolerance, max_iterations)
     return Clusters(*(part[0] for part in found))
 
@@ -83,17 +80,11 @@ def fuzzy_c_means_of_sets(
     return Clusters(centres + middle, supports.float())
 
 
-def memberships(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
-    """Return the memberships of `points` ``(n, width)`` in `centres` ``(k, width)``: ``(n, k)``, rows sum to 1.
-
-    A point on centres belongs only to them, in equal parts. Raises FedkinError as `fuzzy_c_means` does.
-    """
-    _check(points, centres, fuzziness)
-    return memberships_of_sets(points[None], centres, fuzziness)[0]
-
-
 def memberships_of_sets(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
-    """Return the `memberships` of points ``(sets, n, width)`` in the same centres for all: ``(sets, n, k)``."""
+    """Return memberships of points ``(sets, n, width)`` in the same centres for all: ``(sets, n, k)``, rows sum to 1.
+
+    A point on centres belongs only to them, in equal parts.
+    """
     middle = centres.mean(0, keepdim=True)
     near, off = (centres - middle).expand(len(points), -1, -1), torch.zeros(len(points), len(centres))
     parts = [_log_memberships(part, near, off, fuzziness) for part in _near(points, middle[None])]
@@ -129,14 +120,3 @@ def _mean_of_chunks(points: Tensor) -> Tensor:
     for part in points.split(_CHUNK, dim=1):
         total += part.sum(1, keepdim=True)
     return (total / points.shape[1]).float()
-
-
-def _check(points: Tensor, centres: Tensor, fuzziness: float) -> None:
-    if not fuzziness > 1.0:
-        raise FedkinError(f"fuzziness is {fuzziness}; it must be above 1.")
-    if not len(points) or not len(centres):
-        raise FedkinError(
-            f"There are {len(points)} points and {len(centres)} centres; fuzzy c-means needs at least one of each."
-        )
-    if points.shape[1] != centres.shape[1]:
-        raise FedkinError(f"Points have {points.shape[1]} numbers and centres {centres.shape[1]}; they need the same.")

@@ -189,7 +189,7 @@ class Embedding(ClientClusterer, method="embedding"):
     ----------
     embeddings_ : ndarray of uint8, (n_clients, n_bits)
         Last message of each client, as it was sent, flips included. With sums it is float32: for each class the sum and
-        half the count. What they cost, and whether they show clusters, is under ``clustering`` in `records_`.
+        half the count. What they cost is under ``clustering`` in `records_`.
     """
 
     def _take(

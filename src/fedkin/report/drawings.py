@@ -12,18 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.figures import ClusterPictures, MemberTable, SampleMap
+from fedkin.report.figures import ClusterPictures, SampleMap
 from fedkin.report.markup import (
     WIDTH,
     Drawing,
     cluster_class,
-    cluster_mark,
     cluster_title,
     element,
     figure,
-    sheet,
     short,
-    table,
     text,
 )
 from fedkin.report.numbers import pluralize
@@ -109,21 +106,3 @@ def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], 
     file = io.BytesIO()
     Image.fromarray(np.concatenate([np.asarray(tile) for tile in tiles], axis=1)).save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-# Local clusters.
-
-
-def member_table(view: MemberTable) -> str:
-    """Write the local clusters of each cluster as a table, unmatched ones last."""
-    numbers = sorted({each.cluster for each in view.members}, key=lambda number: (number is None, number or 0))
-    rows = []
-    for number in numbers:
-        members = [each for each in view.members if each.cluster == number]
-        names = dict(enumerate(view.clients))
-        called = ", ".join(f"{names.get(each.client, each.client)}/{each.number}" for each in members)
-        title = "unmatched" if number is None else cluster_mark(number, str(number))
-        rows.append((title, len(members), sum(each.size for each in members), called))
-    heads = ["cluster", "local clusters", "samples", "client/local cluster"]
-    drawn = table(heads, rows, "numbers members")
-    return figure(view.title, view.caption, sheet(drawn, f"{view.title}: the members"))

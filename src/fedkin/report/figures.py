@@ -43,28 +43,6 @@ class Curve:
     marks: Sequence[Mark] = ()
 
 
-class Member(NamedTuple):
-    """Local cluster: its client, number and samples, and the cluster that it is part of (``None``: unmatched)."""
-
-    client: int
-    number: int
-    size: int
-    cluster: int | None
-
-
-@dataclass(frozen=True)
-class MemberTable:
-    """Local clusters by the cluster that they are part of.
-
-    `clients` are the clients' names by id; without, they are called by their ids.
-    """
-
-    title: str
-    caption: str
-    members: Sequence[Member]
-    clients: Sequence[str] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class ClusterPictures:
     """Mean image, or of photographs the middle one, and some members of a cluster of images, with its number, and how
@@ -158,7 +136,7 @@ class Text:
     sentences: Sequence[str]
 
 
-Figure = Curve | MemberTable | ClusterPictures | SampleMap | ResultTable | Text
+Figure = Curve | ClusterPictures | SampleMap | ResultTable | Text
 
 
 @dataclass(frozen=True)

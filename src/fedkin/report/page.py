@@ -19,7 +19,6 @@ from fedkin.report.tables import result_table
 
 _DRAWN: dict[type, tuple[str, Callable[[Any], str]]] = {
     fig.Curve: ("gallery of3", charts.line_chart),
-    fig.MemberTable: ("tables", drawings.member_table),
     fig.SampleMap: ("gallery of2", drawings.sample_map), fig.ResultTable: ("tables", result_table),
     fig.Text: ("", lambda figure: markup.paragraphs(figure.sentences)),
 }  # fmt: skip

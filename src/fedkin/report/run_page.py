@@ -361,13 +361,6 @@ def _words(run: _Run) -> fig.PagePart | None:
     )
 
 
-def _associations(run: _Run) -> fig.PagePart | None:
-    """Show the matched local clusters, where a method describes them."""
-    names = short_names(run.population.names)
-    groups = [replace(figure, clients=names) for figure in run.figures if isinstance(figure, fig.MemberTable)]
-    return fig.PagePart("associations", "Matched local clusters", figures=groups) if groups else None
-
-
 def _members(run: _Run) -> fig.PagePart | None:
     """Show the cluster of each client over the rounds."""
     if not run.rounds:
@@ -401,7 +394,7 @@ def _members(run: _Run) -> fig.PagePart | None:
 
 def _clustering(run: _Run) -> fig.PagePart | None:
     """Show the method's own figures."""
-    figures = [figure for figure in run.figures if not isinstance(figure, fig.MemberTable | fig.Curve)]
+    figures = [figure for figure in run.figures if not isinstance(figure, fig.Curve)]
     return fig.PagePart("clustering", "How the clusters were found", figures=figures) if figures else None
 
 
@@ -582,7 +575,7 @@ def _notes(run: _Run) -> fig.PagePart | None:
 
 
 SECTIONS: tuple[Callable[[_Run], fig.PagePart | None], ...] = (
-    _descriptions, _words, _associations, _members, _clustering, _pictures, _map, _means, _counts, _curves,
+    _descriptions, _words, _members, _clustering, _pictures, _map, _means, _counts, _curves,
     _notes,
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from annotated_types import Interval
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from fedkin.clustering.tree_cuts import Clustering, cut_tree
+from fedkin.clustering.tree_cuts import cut_tree
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
@@ -110,15 +110,14 @@ class FedDAGMethod(OneShotMethod):
         names = ("vectors", "counts", "update")
         return replies.map(lambda reply: torch.cat([(reply | rest)[name].flatten() for name in names]))
 
-    def clustered(self, fed: Federation, state: FedDAGState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, fed: Federation, state: FedDAGState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
         sets, counts, changes = self._parts(state, messages)
         angles = class_angles(sets, counts)
         data = (angles * imbalances(counts, self.imbalance)).mean(0)
         directions = torch.rad2deg(cosine_similarities(changes).arccos())
         distances = fused(spread(directions), spread(data))
-        labels, cut, heights = cut_tree(distances, "average", self.threshold)
-        values = {"mode": "data and updates", "cut": cut, "heights": heights}
-        return Clustering(labels, int(labels.max()) > 0, cut, heights), values
+        labels, _, _ = cut_tree(distances, "average", self.threshold)
+        return labels, {"mode": "data and updates"}
 
     def _form(self, fed: Federation, state: FedDAGState) -> tuple[FedDAGState, Record]:
         """Form clusters, and decide which learn from which."""

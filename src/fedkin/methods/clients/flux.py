@@ -17,7 +17,6 @@ from torch import Tensor
 
 from fedkin.clustering.matching import renumbered
 from fedkin.clustering.nearest import pairwise_distances
-from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
@@ -108,14 +107,13 @@ class FLUXMethod(OneShotMethod):
         state = replace(state, reference=state.models[0].clone(), lowest=lowest, highest=highest)
         return state, scaled(messages, lowest, highest)
 
-    def clustered(self, fed: Federation, state: FLUXState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, fed: Federation, state: FLUXState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
         radius = self.radius or knee(nearest_distances(messages))
         labels = dense(messages, radius)
         means = torch.stack([messages[labels == region].double().mean(0) for region in range(int(labels.max()) + 1)])
         distances = pairwise_distances(messages.double(), means)
         labels = without_small(labels, least_clients(self.min_size, len(messages)), distances)
-        clustering = Clustering(labels, int(labels.max()) > 0, radius, [])
-        return clustering, {"mode": "descriptors", "radius": radius}
+        return labels, {"mode": "descriptors", "radius": radius}
 
     def result(self, state: FLUXState) -> dict[str, Any]:
         more = {"lowest": state.lowest, "highest": state.highest}

@@ -22,7 +22,6 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fedkin.clustering.matching import renumbered
-from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
@@ -76,7 +75,7 @@ class LADDMethod(OneShotMethod):
         length = (how["segments"] * math.prod(window_shape(state.module["shape"], self.window)),)
         return fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length}).map(itemgetter("style"))
 
-    def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
         points = messages.double().numpy()
         seed = draw_seed(fed.rng("grouping"))
         counts = [k for k in (range(4, 20) if self.n_clusters == "auto" else [self.n_clusters]) if k < len(points)]
@@ -87,9 +86,7 @@ class LADDMethod(OneShotMethod):
         scores = {k: float(silhouette_score(points, labels[k])) for k in counts if len(set(labels[k])) > 1}
         # Without a score, where all styles are one, the only count that was tried.
         best = max(scores, key=scores.__getitem__, default=counts[0])
-        clusters = torch.tensor(renumbered(labels[best].tolist()))
-        clustering = Clustering(clusters, separable=best > 1, cut=None, heights=[])
-        return clustering, {"mode": "k-means"}
+        return torch.tensor(renumbered(labels[best].tolist())), {"mode": "k-means"}
 
     def result(self, state: OneShotState) -> dict[str, Any]:
         return super().result(state) | self._how(state)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.nearest import pairwise_distances
-from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import display_name
@@ -29,7 +28,7 @@ from fedkin.methods.clients.client_method import (
     round_record,
 )
 from fedkin.privacy.randomised_response import MEANINGFUL_EPSILON
-from fedkin.report.figures import Figure, ResultTable, TableCell, Text
+from fedkin.report.figures import Figure, Text
 from fedkin.report.numbers import pluralize
 
 
@@ -46,21 +45,16 @@ class OneShotState(ClientMethodState):
 
 
 class FoundValues(TypedDict, total=False):
-    """How clusters were formed: by which `mode`, with the height of the `cut` and the greatest `heights` of a tree.
+    """How clusters were formed, by which `mode`.
 
     Of `embedding` also what was sent: `bits` or `numbers` of each client, and the `epsilon` that they have.
     """
 
     mode: str
-    cut: float | None
-    heights: list[float]
     radius: float
-    separable: bool
-    noise: float | None
     noise_source: str
     bits: int
     flip: float
-    epsilon_bit: float
     numbers: int
     epsilon: float
     delta: float
@@ -90,8 +84,8 @@ class OneShotMethod(ClientMethod):
         """Ask clients for their messages ``(d,)``, in one exchange; return those that replied."""
 
     @abstractmethod
-    def clustered(self, fed: Federation, state: Any, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Return clusters of messages ``(m, d)``, and plain values for the record.
+    def clustered(self, fed: Federation, state: Any, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """Return the cluster of each of messages ``(m, d)``, int64 ``(m,)``, and plain values for the record.
 
         A ``note`` or ``warning`` among these is for the user.
         """
@@ -122,11 +116,9 @@ class OneShotMethod(ClientMethod):
 
     @classmethod
     def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Describe how clusters were found and how private that was, with a bar chart of the criterion."""
-        for record in records:
-            if isinstance(values := record["values"].get("clustering"), Mapping):
-                return [Text(_sentences(record, values)), *_tables(values)]
-        return []
+        """Describe what clients sent, and how private that was."""
+        formed = [(record, record["values"]["clustering"]) for record in records if "clustering" in record["values"]]
+        return [Text(_sentences(*formed[0]))] if formed else []
 
     # Forming clusters, once.
 
@@ -139,10 +131,10 @@ class OneShotMethod(ClientMethod):
         state, sent = self.aligned(state, torch.stack(list(replies.values())))
         messages = sent.new_zeros(len(fed.ids), sent.shape[1])
         messages[rows] = sent
-        clustering, values = self.clustered(fed, state, sent)
+        clusters, values = self.clustered(fed, state, sent)
         labels = torch.full((len(fed.ids),), UNKNOWN)
-        labels[rows] = clustering.labels
-        models = state.models[:1].repeat(int(clustering.labels.max()) + 1, 1)
+        labels[rows] = clusters
+        models = state.models[:1].repeat(int(clusters.max()) + 1, 1)
         after = state.next(messages=messages, labels=labels, models=models)
         remarks = {kind: values.pop(kind) for kind in ("note", "warning") if kind in values}
         answered = Trained(sorted(replies), loss=None, missing=replies.missing)
@@ -229,16 +221,3 @@ def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str
     if values.get("noise_source") == "the run's seed":
         covers += " Noise of simulated clients follows from the run's seed, and hides nothing from who knows it."
     return [sent, f"Privacy: {budget}. {covers} See docs/privacy.md."]
-
-
-def _tables(values: Mapping[str, Any]) -> list[ResultTable]:
-    """Return the merge heights of a dendrogram."""
-    heights, cut = values.get("heights"), values.get("cut")
-    if not heights:
-        return []
-    caption = "Starting from single clients, the two most similar clusters were merged again and again. " + (
-        "No merge stands out, so there is one cluster." if cut is None else f"Merges above {cut:.3g} were undone."
-    )
-    caption += " The ten highest are shown." if len(heights) > 10 else ""
-    rows = [(f"{rank}", [TableCell(f"{height:.4g}")]) for rank, height in enumerate(heights[:10], 1)]
-    return [ResultTable("Merge heights", caption, "merge, highest first", ["height"], rows)]

@@ -17,7 +17,7 @@ from annotated_types import Interval
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.tree_cuts import Clustering, cut_tree
+from fedkin.clustering.tree_cuts import cut_tree
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
@@ -65,11 +65,10 @@ class PACFLMethod(OneShotMethod):
         replies = fed.ask(describe_subspace, dict.fromkeys(clients, how), {"vectors": (length,)})
         return replies.map(itemgetter("vectors"))
 
-    def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
         angles = angles_between(self._sets(state, messages), self.angle)
-        labels, cut, heights = cut_tree(angles, "average", None if self.threshold == "auto" else self.threshold)
-        values: dict[str, Any] = {"mode": "principal angles", "cut": cut, "heights": heights}
-        return Clustering(labels, int(labels.max()) > 0, cut, heights), values
+        labels, _, _ = cut_tree(angles, "average", None if self.threshold == "auto" else self.threshold)
+        return labels, {"mode": "principal angles"}
 
     def nearest(self, state: OneShotState, messages: Tensor) -> Tensor:
         placed = state.labels != UNKNOWN

@@ -16,28 +16,18 @@ from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
-from fedkin.core import Federation, Payload, Record, block_task
-from fedkin.core.client_array import Block
+from fedkin.core import Federation, Payload, Record
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import features, is_name
 from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     CentroidState,
-    features_of,
     one_round,
     scaled_like_features,
+    send_samples,
 )
 
 _TRAITS = CentroidMethod.traits.replace(moves_data=True, baseline=True, cost="cheap")
-
-
-@block_task(
-    takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True, sends="The rows themselves"
-)
-def send_samples(block: Block, payload: Payload) -> Payload:
-    """Send the features of all samples: **the data leave the client**."""
-    return {"points": features_of(block, payload["features"])}
 
 
 def cluster_all(

@@ -17,7 +17,7 @@ from fedkin.core import Federation, FedkinError, Payload, Record, State, Task, b
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
-from fedkin.core.replies import Expected, Optional, is_count, is_name, positive, reals
+from fedkin.core.replies import Expected, Optional, features, is_count, is_name, positive, reals
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import cached_features, extract, width_of
 from fedkin.methods.samples.sample_method import (
@@ -54,6 +54,14 @@ CENTROIDS: Expected = {
 def features_of(block: Block, name: str) -> Tensor:
     """Return features of clients' samples, float32 ``(clients, n, width)``; those of a single client are kept."""
     return block.by_client(cached_features(name, block.rows))
+
+
+@block_task(
+    takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True, sends="The rows themselves"
+)
+def send_samples(block: Block, payload: Payload) -> Payload:
+    """Send the features of all samples: **the data leave the client**."""
+    return {"points": features_of(block, payload["features"])}
 
 
 @block_task(takes={"result": CENTROIDS}, accounted=True)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-import torch
 from annotated_types import Ge
 from torch import Tensor
 
@@ -19,17 +18,11 @@ from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import features, is_count, positive, reals, updates
-from fedkin.methods.samples.centroid_method import one_round
+from fedkin.core.replies import is_count, positive, reals, updates
+from fedkin.methods.samples.centroid_method import one_round, send_samples
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
 from fedkin.nn.deep_clustering import DeepClusters, DeepEmbeddedClustering
 from fedkin.nn.stack import WIDTHS
-
-
-@client_task(takes={}, holds={"x": features(None, None)}, moves_data=True, sends="The rows themselves")
-def send_flat_samples(client: Client, payload: Payload) -> Payload:
-    """Send all samples of the client, flattened: **the data leave the client**."""
-    return {"x": client.x.flatten(1)}
 
 
 @client_task(
@@ -102,12 +95,11 @@ class DECMethod(SampleMethod):
         """Cluster all samples, and send clients the result."""
 
         def cluster(replies: Replies[Payload]) -> dict[str, Any]:
-            x = torch.cat([reply["x"] for reply in replies.values()])
             search = DeepEmbeddedClustering(**self.shared_with(DeepEmbeddedClustering))
-            clusters = search.train(x, self.n_clusters, fed.rng("dec", state.steps))
+            clusters = search.train(replies.cat("points"), self.n_clusters, fed.rng("dec", state.steps))
             return {"found": {**vars(clusters), "widths": list(clusters.widths)}}
 
-        return one_round(self, fed, state, send_flat_samples, {}, cluster, "x")
+        return one_round(self, fed, state, send_samples, {"features": "raw"}, cluster, "points")
 
     def ready(self, state: DECState) -> bool:
         return state.finished

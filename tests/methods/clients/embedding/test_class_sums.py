@@ -150,7 +150,7 @@ def known_noise_planted(labels: list[int], deviation: float, seed: int) -> Tenso
 
 
 def found(messages: Tensor, deviation: float = 1.0, min_size: int = 2) -> list[int]:
-    return cluster_class_means(ClassMeans.of(messages, CLASSES, deviation), min_size, rng()).labels.tolist()
+    return cluster_class_means(ClassMeans.of(messages, CLASSES, deviation), min_size, rng()).tolist()
 
 
 @pytest.mark.parametrize("deviation", [0.0, 1.0, 20.0])

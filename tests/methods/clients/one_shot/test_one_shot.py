@@ -39,7 +39,7 @@ class OneMessage(OneShotMethod):
 
     def clustered(self, fed, state, messages):
         found = cluster(messages, "exact", 2, fed.rng("grouping"))
-        return found, {"separable": found.separable}
+        return found.labels, {"mode": "tree"}
 
 
 class Watched(LocalFederation):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,8 @@ from fedkin.clustering.matching import renumbered
 from fedkin.clustering.tree_cuts import (
     MARGIN,
     OWN_VARIANCE,
-    Clustering,
     Floats,
     Integers,
-    clustering_of,
     joined,
     refined,
     top_height,
@@ -167,11 +165,11 @@ class ClassSums:
                 "sends anything."
             )
 
-    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         """Return clusters of messages ``(m, segments * (width + 1))``, and plain values for the record."""
-        clustering = cluster_class_means(ClassMeans.of(messages, self.segments, self.deviation), min_size, rng)
+        labels = cluster_class_means(ClassMeans.of(messages, self.segments, self.deviation), min_size, rng)
         values = {"mode": "sums", "numbers": messages.shape[1], "epsilon": self.epsilon, "delta": self.delta}
-        return clustering, values
+        return labels, values
 
     def nearest(self, centroids: Tensor, messages: Tensor) -> Tensor:
         """Return the nearest cluster of each message ``(m, d)``, int64 ``(m,)``, by the mean messages ``(K, d)``."""
@@ -261,26 +259,23 @@ def _above(count: float) -> float:
     return max(count, 0.5)
 
 
-def cluster_class_means(means: ClassMeans, min_size: int, rng: torch.Generator) -> Clustering:
-    """Cluster clients by their classes and by the means of the classes they have in common.
+def cluster_class_means(means: ClassMeans, min_size: int, rng: torch.Generator) -> Tensor:
+    """Cluster clients by their classes and by the means of the classes they have in common: labels, int64 ``(n,)``.
 
-    A cluster has `min_size` clients or more; `rng` simulates the noise that heights are compared with. The heights, the
-    cut and the noise level are those of the tree if all clients have about the same classes; otherwise there is more
-    than one tree, and none is reported. Raises FedkinError if there are more than 5,000 clients.
+    A cluster has `min_size` clients or more; `rng` simulates the noise that heights are compared with. Raises
+    FedkinError if there are more than 5,000 clients.
     """
     n = len(means.counts)
     if n > 5_000:  # tables of all pairs of clients take too much memory beyond
         raise FedkinError(f"There are {n:,} messages of sums to cluster; at most 5,000 can be.")
     draws = np.random.default_rng(draw_seed(rng))
     parts = _by_classes(means, min_size)
-    labels, clusters, trees = np.zeros(n, dtype=np.int64), 0, []
+    labels, clusters = np.zeros(n, dtype=np.int64), 0
     for part in range(int(parts.max()) + 1):
         rows = np.flatnonzero(parts == part)
-        trees.append(_by_means(means.of_clients(rows), min_size, draws))
-        labels[rows] = trees[-1].labels.numpy() + clusters
+        labels[rows] = _by_means(means.of_clients(rows), min_size, draws) + clusters
         clusters = int(labels[rows].max()) + 1
-    numbers = torch.tensor(renumbered(labels.tolist()))
-    return replace(trees[0], labels=numbers) if len(trees) == 1 else Clustering(numbers, True, None, [])
+    return torch.tensor(renumbered(labels.tolist()))
 
 
 def _by_classes(means: ClassMeans, min_size: int) -> Integers:
@@ -316,21 +311,18 @@ def _similarities(means: ClassMeans) -> Floats:
     return np.where(both + single > 0, both / np.maximum(both + single, 1), 1.0)
 
 
-def _by_means(means: ClassMeans, min_size: int, draws: np.random.Generator) -> Clustering:
+def _by_means(means: ClassMeans, min_size: int, draws: np.random.Generator) -> Integers:
     """Cluster clients with similar sets of classes by a Ward tree of class means, cut above the noise."""
-    if len(means.means) < max(2, 2 * min_size):
-        return Clustering(torch.zeros(len(means.means), dtype=torch.int64), False, None, [])
+    whole = np.zeros(len(means.means), dtype=np.int64)
+    if len(whole) < max(2, 2 * min_size):
+        return whole
     points, deviations = _points(means)
     tree = ward_tree(points)
     noise = (draws.standard_normal(points.shape) * deviations for _ in range(20))
     level = max(MARGIN * max(map(top_height, noise)), 1e-6 * float(tree.heights[-1]))
     splits = tree.splits(min_size)
     above = splits[tree.heights[splits] > level]
-    if not len(above):
-        return clustering_of(tree, None, None, level)
-    labels = refined(points, joined(points, tree.labels_after(above, min_size)), min_size)
-    cut = (float(tree.heights[above[-1]]) + level) / 2
-    return clustering_of(tree, labels if labels.any() else None, cut, level)
+    return refined(points, joined(points, tree.labels_after(above, min_size)), min_size) if len(above) else whole
 
 
 def _points(means: ClassMeans) -> tuple[Floats, Floats]:

@@ -18,7 +18,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.tree_cuts import Clustering, Mode, cluster
+from fedkin.clustering.tree_cuts import Mode, cluster
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
@@ -244,17 +244,16 @@ class EmbeddingMethod(OneShotMethod):
             return how | {"centre": state.centre, "radius": state.radius}
         return how | {"normalise": self.normalise, "batch_statistics": self.batch_statistics}
 
-    def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
         smallest = least_clients(self.min_size, len(messages))
-        clustering, values = self._messages(state).clustered(messages, smallest, fed.rng("grouping"))
-        names = ("separable", "cut", "heights", "noise")
-        values |= {name: getattr(clustering, name) for name in names} | {"noise_source": noise_source(fed)}
-        if self.message == "bits" and not clustering.labels.any():
+        labels, values = self._messages(state).clustered(messages, smallest, fed.rng("grouping"))
+        values["noise_source"] = noise_source(fed)
+        if self.message == "bits" and not labels.any():
             values["note"] = (
                 "By bits one cluster was found; method.message = 'sums' finds clusters of few clients, too, if these "
                 "have about 100 labelled samples or more."
             )
-        return clustering, values
+        return labels, values
 
     def nearest(self, state: EmbeddingState, messages: Tensor) -> Tensor:
         sums = self._messages(state)
@@ -294,12 +293,11 @@ class FlippedBits:
         replies = fed.ask(embed, dict.fromkeys(clients, how | {"flip": self.flip}), {"bits": (-(-self.bits // 8),)})
         return replies.map(lambda reply: unpacked(reply["bits"], self.bits))
 
-    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         """Return clusters of messages ``(m, bits)`` (algorithm 2), and plain values for the record."""
-        bit = bit_epsilon(self.flip)
         values = {"mode": self.mode, "bits": self.bits, "flip": self.flip}
-        values |= {"epsilon_bit": bit, "epsilon": self.bits * bit}
-        return cluster(messages, self.mode, min_size, rng, flips=self.flip), values
+        values["epsilon"] = self.bits * bit_epsilon(self.flip)
+        return cluster(messages, self.mode, min_size, rng, flips=self.flip).labels, values
 
     def described(self) -> dict[str, Any]:
         """Return what an unseen client needs for its bits."""

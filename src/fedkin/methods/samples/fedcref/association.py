@@ -136,22 +136,6 @@ def loss_rates(errors: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int)
 # What the server makes of it.
 
 
-def known_statistics(
-    before: Sequence[LocalCluster], statistics: Tensor, nodes: list[LocalCluster], trained: set[int]
-) -> Tensor:
-    """Return the last iteration's `statistics` for pairs of clients not trained since; NaN for others.
-
-    Statistics ``(nodes, nodes)`` are those of the row's samples with the column's model.
-    """
-    position = {(client, q): a for a, (client, q) in enumerate(before)}
-    both = [(a, position[i, q]) for a, (i, q) in enumerate(nodes) if i not in trained and (i, q) in position]
-    present, former = [a for a, _ in both], [a for _, a in both]
-    known = torch.full((len(nodes), len(nodes)), torch.nan)
-    if both:
-        known[np.ix_(present, present)] = statistics[np.ix_(former, former)]
-    return known
-
-
 def by_threshold(nodes: list[LocalCluster], statistics: Tensor, threshold: float) -> AssociationGraph:
     """Associate pairs whose percentile is at most `threshold` in both directions, as in FedCRef's paper."""
     near = statistics <= threshold  # never true for NaN, as of pairs not scored

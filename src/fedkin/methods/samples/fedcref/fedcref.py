@@ -11,12 +11,11 @@ every client refines its local clusters, until all clients are stable. Line numb
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
 import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
@@ -31,8 +30,6 @@ from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCl
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Means
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
-from fedkin.report.figures import Figure, Member, MemberTable
-from fedkin.report.numbers import pluralize
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,8 @@ class FedCRefState(State):
     `widths` and `output` are the architecture of the autoencoders. Of `stable` clients, whose last refinement changed
     little, `models` are ``(local clusters, replicas, size)`` and `samples` the sizes of local clusters; those that have
     retrained since and stopped are `frozen`. `nodes`, `edges`, `communities`, `unmatched` and `cut` are the last
-    `association.AssociationGraph`, and `statistics` ``(nodes, nodes)`` those of the row's samples with the column's
-    model, NaN if not scored. `community_models` and `cluster_models` are ``(count, size)``, `clusters` the cluster of
-    each current local cluster of a client, and `history` numbers ``[unmatched, communities]`` of every iteration and of
+    `association.AssociationGraph`. `community_models` and `cluster_models` are ``(count, size)``, `clusters` those of
+    each client's current local clusters, and `history` numbers ``[unmatched, communities]`` of every iteration and of
     the start.
     """
 
@@ -59,7 +55,6 @@ class FedCRefState(State):
     communities: list[list[int]] = field(default_factory=list)
     unmatched: list[int] = field(default_factory=list)
     cut: float | None = None
-    statistics: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     community_models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     clusters: dict[str, list[int]] = field(default_factory=dict)
     cluster_models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -92,7 +87,7 @@ class Iteration:
 
 
 class FedCRefValues(Values, total=False):
-    """Values of an iteration: counts of what there is, the fraction `unchanged`, and the `graph` with its `cut`."""
+    """Values of an iteration: counts of what there is, the fraction `unchanged`, and where the tree was `cut`."""
 
     communities: int
     unmatched: int
@@ -101,7 +96,6 @@ class FedCRefValues(Values, total=False):
     active: int
     cut: float
     unchanged: float
-    graph: dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -188,7 +182,7 @@ class FedCRefMethod(SampleMethod):
     def step(self, fed: Federation, state: FedCRefState) -> tuple[FedCRefState, Record]:
         """Do one iteration: train, associate, average and refine (lines 7-32)."""
         work = self._train_clusters(fed, state)
-        graph, statistics = self._associate(work)
+        graph = self._associate(work)
         frozen = sorted({*state.frozen, *(i for i in state.stable if i in work.trained)})
         community_models = self._train_communities(work, graph, frozen)
         active = [i for i in work.trained if i not in frozen]
@@ -202,14 +196,20 @@ class FedCRefMethod(SampleMethod):
         history = [*state.history, [len(graph.unmatched), len(graph.communities)]]
         state = state.next(
             models={str(i): work.models[i] for i in stable}, samples={str(i): work.samples[i] for i in stable},
-            stable=stable, frozen=frozen, statistics=statistics, history=history, **vars(graph),
+            stable=stable, frozen=frozen, history=history, **vars(graph),
             community_models=community_models, clusters={str(i): numbers for i, numbers in clusters.items()},
             cluster_models=torch.stack([every_model[cluster] for cluster in used]) if used else state.cluster_models,
             finished=self._is_over(history, stable == fed.present) or state.steps + 1 >= self.max_iterations,
         )  # fmt: skip
         if state.finished:
             self.conclude(fed, state)
-        return state, _record(work, state, used, unchanged)
+        values = {
+            "clusters": len(state.cluster_models), "communities": len(graph.communities),
+            "unmatched": len(graph.unmatched), "local_clusters": len(graph.nodes), "associations": len(graph.edges),
+            "active": len(unchanged), "cut": graph.cut,
+            "unchanged": sum(unchanged.values()) / len(unchanged) if unchanged else 1.0,
+        }  # fmt: skip
+        return state, Record([i for i in fed.present if i not in work.lost], work.lost, values)
 
     def conclude(self, fed: Federation, state: FedCRefState) -> Replies[Payload]:
         if not len(state.cluster_models):
@@ -238,21 +238,6 @@ class FedCRefMethod(SampleMethod):
     def with_oracle(self, oracle: Oracle) -> Self:
         return replace(self, oracle=oracle) if self.associations == "perfect" else self
 
-    @classmethod
-    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
-        steps = [(record["step"], record["values"]["graph"]) for record in records if "graph" in record["values"]]
-        if not steps:
-            return []
-        step, graph = steps[-1]
-        unused = 1 + max((number for number in graph["clusters"] if number is not None), default=-1)
-        numbers = [unused + place if number is None else number for place, number in enumerate(graph["clusters"])]
-        cluster_of = {a: n for n, members in zip(numbers, graph["communities"], strict=True) for a in members}
-        nodes = [Member(client, q, n, cluster_of.get(a)) for a, (client, q, n) in enumerate(graph["nodes"])]
-        communities = pluralize(len(graph["communities"]), "community")
-        unmatched = pluralize(len(nodes) - len(cluster_of), "unmatched local cluster")
-        caption = f"{communities}, each with the number of the cluster it became; {unmatched}."
-        return [MemberTable(f"After step {step}", caption, nodes)]
-
     # The parts of an iteration.
 
     def _start(self) -> Payload:
@@ -273,36 +258,29 @@ class FedCRefMethod(SampleMethod):
         samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
         return Iteration(fed, state, models, samples, set(replies), replies.missing)
 
-    def _associate(self, work: Iteration) -> tuple[AssociationGraph, Tensor]:
-        """Exchange and score models, and associate local clusters (lines 10-21); return the graph and statistics."""
-        models, none = work.models, torch.zeros(0, 0)
+    def _associate(self, work: Iteration) -> AssociationGraph:
+        """Exchange and score models, and associate local clusters (lines 10-21)."""
+        models = work.models
         nodes = [[client, q] for client in sorted(models) for q in range(len(models[client]))]
         if self.associations == "perfect":
             if self.oracle is None:
                 raise FedkinError("method.associations = 'perfect' needs the true classes, which only a scenario has.")
-            return association.by_class(nodes, [self.oracle(client)[q] for client, q in nodes]), none
+            return association.by_class(nodes, [self.oracle(client)[q] for client, q in nodes])
         statistics = self._score(work, nodes)
         if self.associations == "paper":
-            return association.by_threshold(nodes, statistics, self.threshold), statistics
-        return association.by_held_out_rule(nodes, statistics), statistics
+            return association.by_threshold(nodes, statistics, self.threshold)
+        return association.by_held_out_rule(nodes, statistics)
 
     def _score(self, work: Iteration, nodes: list[LocalCluster]) -> Tensor:
-        """Send all models to all clients that have not scored them; return the statistics ``(nodes, nodes)``."""
-        state, models, trained = work.state, work.models, work.trained
-        statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
-        everyone = list(range(len(nodes)))
-        new = [a for a in everyone if nodes[a][0] in trained]
-        if not new:
+        """Send all models to all clients; return statistics of the row's samples with the column's model, or NaN."""
+        statistics, models = torch.full((len(nodes), len(nodes)), torch.nan), work.models
+        if not models:
             return statistics
-        stack = torch.cat([models[client] for client in sorted(models)])
-        rule = {**tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
-        to_trained, to_frozen = {**rule, "models": stack}, {**rule, "models": stack[new]}
-        columns = {i: everyone if i in trained else new for i in models}
-        expected = {i: {"statistics": forms.reals(len(models[i]), len(columns[i]))} for i in models}
-        payloads = {i: to_trained if i in trained else to_frozen for i in models}
-        for i, reply in work.ask(tasks.score, payloads, expected.__getitem__).items():
-            rows = [a for a in everyone if nodes[a][0] == i]
-            statistics[np.ix_(rows, columns[i])] = reply["statistics"]
+        payload = {**tasks.spec(work.state.model), "rule": self.associations, "percentile": self.percentile}
+        payload["models"] = torch.cat([models[client] for client in sorted(models)])
+        expected = {i: {"statistics": forms.reals(len(models[i]), len(nodes))} for i in models}
+        for i, reply in work.ask(tasks.score, dict.fromkeys(models, payload), expected.__getitem__).items():
+            statistics[[a for a, (client, _) in enumerate(nodes) if client == i]] = reply["statistics"]
         return statistics
 
     def _train_communities(self, work: Iteration, graph: AssociationGraph, frozen: list[int]) -> Tensor:
@@ -382,21 +360,3 @@ class FedCRefMethod(SampleMethod):
 def _errors(result: Mapping[str, Any], x: Tensor) -> Tensor:
     """Return the errors ``(clusters, n)`` of samples ``(n, ...)`` with each model of a result."""
     return Autoencoder(tuple(result["widths"]), result["output"]).errors(result["models"], x.flatten(1))
-
-
-def _record(work: Iteration, state: FedCRefState, used: dict[int, int], unchanged: dict[int, float]) -> Record:
-    """Return the record of an iteration that ended with `state`; `used` are the numbers of clusters by former ones.
-
-    Its ``graph`` has ``nodes``, ``[client, local cluster, samples]`` each; ``edges`` and ``communities``, by position
-    in these; and ``clusters``, the cluster of each community, ``None`` of one that no client has chosen.
-    """
-    nodes = [[client, q, int(work.samples[client][q])] for client, q in state.nodes]
-    clusters = [used.get(g) for g in range(len(state.communities))]
-    graph = {"nodes": nodes, "edges": state.edges, "communities": state.communities, "clusters": clusters}
-    values = {
-        "clusters": len(state.cluster_models), "communities": len(state.communities),
-        "unmatched": len(state.unmatched), "local_clusters": len(state.nodes), "associations": len(state.edges),
-        "active": len(unchanged), "cut": state.cut, "graph": graph,
-        "unchanged": sum(unchanged.values()) / len(unchanged) if unchanged else 1.0,
-    }  # fmt: skip
-    return Record([i for i in work.fed.present if i not in work.lost], work.lost, values)
