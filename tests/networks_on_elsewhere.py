@@ -87,8 +87,8 @@ def encoder() -> list[Tensor]:
     network = Encoder.of({"name": "conv-autoencoder", "shape": IMAGES, "output": "sigmoid"})
     rng, x = drawn(IMAGES, 20)
     model, loss = train_locally(network, network.initial(rng), x, x, rng, LocalTraining(optimizer="adam", batch_size=8))
-    codes = [network.codes(model, x, batch_statistics) for batch_statistics in (False, True)]
-    return by_adam(model) + loosely(torch.tensor(loss), *codes, network.decoded(model, codes[0]))
+    codes = network.codes(model, x)
+    return by_adam(model) + loosely(torch.tensor(loss), codes, network.decoded(model, codes))
 
 
 def adversaries() -> list[Tensor]:

@@ -245,7 +245,7 @@ def test_a_task_that_no_app_of_fedavg_can_do_is_refused():
         ("FedOpt", {}, False),
         ("OCFL", {}, True),
         ("Sattler", CUTS, True),
-        ("Hierarchical", {"clustering_round": 2, "compare": "everything"}, False),
+        ("Hierarchical", {"clustering_round": 2}, False),
         ("FeSEM", {"n_clusters": 2}, True),
         ("FedGroup", {"n_clusters": 2}, True),
         ("CLoVE", {"n_clusters": 2}, True),

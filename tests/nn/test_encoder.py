@@ -4,7 +4,6 @@ import torch
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
-from fedkin.nn import encoder as encoders
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.nn.resident import vector_of
 
@@ -32,22 +31,6 @@ def used(spec):
     for i in range(3):
         module(samples(spec, 9, f"before {i}"))
     return encoder, vector_of(module)
-
-
-@pytest.mark.parametrize("spec", [CONV, GREY], ids=["colour", "grey"])
-def test_batch_statistics_are_those_of_all_samples_at_once(spec):
-    encoder, vector = used(spec)
-    x, before = samples(spec, 13), vector.clone()
-    remembered = encoder.codes(vector, x)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoders, "_BATCH", 4)  # must not cut what is normalised together
-        found = encoder.codes(vector, x, batch_statistics=True)
-    with torch.no_grad():
-        expected = encoder.module(vector).train().encoder(x)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(found, remembered, atol=1e-2)
-    assert torch.equal(vector, before)
-    assert torch.equal(encoder.codes(vector, x), remembered)
 
 
 @pytest.fixture

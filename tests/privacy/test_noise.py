@@ -112,10 +112,9 @@ def some_bits(seed: int, *shape: int) -> torch.Tensor:
     return torch.randint(2, shape, generator=derive_generator(seed), dtype=torch.uint8)
 
 
-def test_a_segment_is_normalised_by_its_own_extremes_and_a_vector_by_those_of_all():
+def test_a_segment_is_normalised_by_its_own_extremes():
     segments = torch.tensor([[0.0, 1.0, 2.0, 4.0], [8.0, 9.0, 11.0, 12.0]])
     assert binary(segments).tolist() == [[0, 0, 0, 1], [0, 0, 1, 1]]
-    assert binary(segments, "vector").tolist() == [[0, 0, 0, 0], [1, 1, 1, 1]]
 
 
 def test_flips_come_as_often_as_asked_and_not_from_the_global_generator():

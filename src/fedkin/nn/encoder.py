@@ -127,18 +127,11 @@ class Encoder(Architecture):
         return build_autoencoder(self.name, self.shape, self.output)
 
     @torch.no_grad()
-    def codes(self, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
-        """Return codes ``(n, width)`` of samples ``(n, *shape)``.
-
-        With `batch_statistics` batch normalisation uses the statistics of `x`, taken as one batch, instead of the
-        running statistics of training; a single sample is normalised by itself.
-        """
-        if batch_statistics and len(x) == 1:  # torch refuses one value per channel; a duplicate has equal statistics
-            return self.codes(vector, torch.cat([x, x]), batch_statistics)[:1]
-        with self.loaded(vector, training=batch_statistics) as resident:
+    def codes(self, vector: Tensor, x: Tensor) -> Tensor:
+        """Return codes ``(n, width)`` of samples ``(n, *shape)``."""
+        with self.loaded(vector) as resident:
             encoder = cast(Autoencoding, resident.module).encoder
-            parts = x.split(len(x) if batch_statistics else _BATCH) if len(x) else []
-            codes = [encoder(resident.laid(part)).cpu() for part in parts]
+            codes = [encoder(resident.laid(part)).cpu() for part in x.split(_BATCH)] if len(x) else []
         return torch.cat(codes) if codes else torch.zeros(0, self.width)
 
     @torch.no_grad()

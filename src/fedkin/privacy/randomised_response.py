@@ -8,7 +8,6 @@ trained on the same clients' data, the training that follows, and further messag
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import Noise, uniform
 
-Normalise = Literal["segment", "vector"]
 MEANINGFUL_EPSILON = 10.0  # the largest that is called a guarantee: a message may be e^10 = 22,000 times likelier
 
 
@@ -32,18 +30,18 @@ def flip_probability(epsilon: float, bits: int) -> float:
     return float(expit(-epsilon / bits))
 
 
-def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """Quantise numbers ``(segments, width)`` to bits: 1 where nearer to the maximum than to the minimum.
+def binary(segments: Tensor) -> Tensor:
+    """Quantise numbers ``(segments, width)`` to bits: 1 where nearer to the row's maximum than to its minimum.
 
-    Minimum and maximum are those of each row ("segment"), or of all rows together ("vector"); where both are the same,
-    and halfway between them, bits are 0 (Prigent et al., IV-B). Raises FedkinError if a number is not finite.
+    Where both are the same, and halfway between them, bits are 0 (Prigent et al., IV-B). Raises FedkinError if a number
+    is not finite.
     """
     exact = segments.double()
     if not bool(exact.isfinite().all()):
         raise FedkinError(
             "Codes hold numbers that are not finite, which have no bits; the encoder must give finite ones."
         )
-    low, high = exact.aminmax(dim=1, keepdim=True) if normalise == "segment" else exact.aminmax()
+    low, high = exact.aminmax(dim=1, keepdim=True)
     span = high - low
     return ((exact - low) / torch.where(span > 0, span, 1.0)).round().to(torch.uint8)
 

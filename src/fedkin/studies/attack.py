@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,34 +30,21 @@ PAPER: dict[float | None, float] = {None: 0.0175, 0.0: 0.7039, 0.05: 0.8040, 0.1
 they are, without quantisation."""
 
 
-class KnownEncoder(NamedTuple):
-    """Encoder of a run as the attacker has it, and how the clients' codes are made, see `Encoder.codes`."""
-
-    encoder: Encoder
-    vector: Tensor
-    batch_statistics: bool = False
-
-    def codes(self, x: Tensor) -> Tensor:
-        """Encode samples ``(n, *shape)`` as those of one client to codes ``(n, width)``."""
-        return self.encoder.codes(self.vector, x, self.batch_statistics)
-
-
 def reconstruct(
-    attacker: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator
+    encoder: Encoder, vector: Tensor, x: Tensor, probability: float | None, rng: torch.Generator
 ) -> tuple[float, float]:
     """Reconstruct segments of one sample each, of `x` ``(n, *shape)``; return mean squared error and share recognised.
 
+    `vector` is the run's model of the encoder.
     `probability` is that of a flip; ``None`` for codes that are sent without binarisation. The attacker knows the
     minimum and the maximum of every code, for which bits of 0 and 1 stand. Recognised are samples whose reconstruction
     is nearer to them than to any other of the n; 1 / n by chance.
     """
-    # With statistics of a batch each sample is encoded as the only one of its class.
-    batches = x.split(1) if attacker.batch_statistics else [x]
-    codes = torch.cat([attacker.codes(batch) for batch in batches])
+    codes = encoder.codes(vector, x)
     if probability is not None:
         lowest, highest = codes.aminmax(dim=1, keepdim=True)
         codes = torch.where(flipped(binary(codes), probability, rng).bool(), highest, lowest)
-    pictures = attacker.encoder.decoded(attacker.vector, codes)
+    pictures = encoder.decoded(vector, codes)
     right = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double()).argmin(1) == torch.arange(len(x))
     return float((pictures - x).square().mean()), float(right.double().mean())
 
@@ -77,14 +64,14 @@ def attack(folder: Path, out: Path | None = None) -> str:
     if not any(len(y) for _, y in population.tests):
         raise FedkinError(f"The scenario of {folder} holds out no samples; set simulation.test_fraction above 0.")
     levels = [None, *sorted({level for level in PAPER if level is not None} | {sent["flip"]})]
-    attacker = KnownEncoder(Encoder.of(sent["encoder"]), sent["vector"], bool(sent["batch_statistics"]))
-    width, tried = attacker.encoder.width, []
+    encoder = Encoder.of(sent["encoder"])
+    width, tried = encoder.width, []
     with one_thread():
         x = torch.cat([samples for samples, _ in population.tests])
         x = x[torch.randperm(len(x), generator=derive_generator(config.seed, "attack", "samples"))[:200]]
         for level in levels:
             rng = derive_generator(config.seed, "attack", "alone", str(level))
-            error, recognised = reconstruct(attacker, x, level, rng)
+            error, recognised = reconstruct(encoder, sent["vector"], x, level, rng)
             epsilon = width * bit_epsilon(level) if level else None  # of a segment, which one sample may change
             tried.append({"flip": level, "error": error, "recognised": recognised, "epsilon": epsilon})
     tree = {

@@ -66,8 +66,6 @@ class OCFLMethod(UpdateMethod):
         find the number themselves and take none.
     similarity : {"corrected", "paper"}
         For "affinity": whether it is given similarities or, as in the authors' code, distances in their place.
-    compare : {"parameters", "everything"}
-        Which part of an update is compared; the authors' code compares the whole state.
     """
 
     clusterer: from_distances.Clusterer = "linkage"

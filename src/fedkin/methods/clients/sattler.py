@@ -22,8 +22,6 @@ from fedkin.methods.clients.update_splits import (
     cosine_distances,
 )
 
-SattlerLinkage = Literal["complete", "single"]
-
 
 @dataclass(frozen=True)
 class SattlerState(SplitState):
@@ -49,9 +47,9 @@ class SattlerMethod(UpdateMethod):
 
     A cluster is cut if the norm of its mean update is below `mean_below` (epsilon 1), the greatest norm of a client's
     update is above `largest_above` (epsilon 2), it has more than two clients, it is `cooldown` rounds old, and its
-    halves are dissimilar. The cut is the one of `linkage` on the cosine between updates, tried in every cluster, every
-    round. A cluster that is cut leaves its model in the cache; at the end every client chooses the model, its cluster's
-    or one cached from the clusters it was in before, with the lowest loss on its data.
+    halves are dissimilar. The cut is that of complete linkage on the cosine between updates, as in the authors' code,
+    tried in every cluster, every round. A cluster that is cut leaves its model in the cache; at the end every client
+    chooses the model, its cluster's or one cached from the clusters it was in before, with the lowest loss on its data.
 
     Attributes
     ----------
@@ -68,10 +66,6 @@ class SattlerMethod(UpdateMethod):
         A cut is made only if no two clients of different halves have updates with at least this cosine: the paper's
         criterion on gamma_max, ``sqrt((1 - gamma_max) / 2)``. At 0 the halves' updates must oppose each other, since
         noise alone brings many similar clients below `mean_below`; 1 cuts whatever the angle.
-    linkage : {"complete", "single"}
-        How halves are found. "complete", as in the authors' code, minimises the largest distance within a half.
-        "single" is algorithm 1 as printed, which joins the most similar clients first until two sets are left, which
-        maximises the smallest distance between the halves.
     cooldown : int
         Rounds before the first cut, and before a new cluster is cut in turn (20, and only before the first, in the code
         of OCFL's comparison).
@@ -83,7 +77,6 @@ class SattlerMethod(UpdateMethod):
     largest_above: NotNegative = 0.2
     norms: Literal["relative", "absolute"] = "relative"
     separation: Annotated[float, Interval(ge=-1, le=1)] = 0.0
-    linkage: SattlerLinkage = "complete"
     cooldown: Annotated[int, Ge(0)] = 5
     cache: bool = True
 
@@ -120,7 +113,7 @@ class SattlerMethod(UpdateMethod):
         whole = Division(None, cosine_distances(part.compared), {"norms": {str(part.cluster): [mean, largest]}})
         if not halted or state.steps - born < self.cooldown or len(part.clients) <= 2:
             return whole
-        halves = torch.tensor(bipartition(whole.distances, self.linkage))
+        halves = torch.tensor(bipartition(whole.distances))
         max_similarity = float(1 - whole.distances[halves == 0][:, halves == 1].min())
         return replace(whole, parts=halves.tolist()) if max_similarity < self.separation else whole
 
@@ -161,7 +154,7 @@ def _ancestors(splits: list[dict[str, Any]], cluster: int) -> list[int]:
     return path[::-1]
 
 
-def bipartition(distances: Tensor, linkage: SattlerLinkage = "complete") -> list[int]:
-    """Return the half of each client, 0 or 1, found by complete or single linkage."""
-    search = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage=linkage)
+def bipartition(distances: Tensor) -> list[int]:
+    """Return the half of each client, 0 or 1: those with the smallest largest distance within a half."""
+    search = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage="complete")
     return [int(label) for label in search.fit_predict(distances.numpy())]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ class SplitState(ClientMethodState):
 class Updates:
     """Updates ``(n, size)`` of a cluster's clients that replied in a round, which `UpdateMethod.split` looks at.
 
-    `compared` is the leading part of the updates that is compared, and `weights` are the updates' in a mean.
+    `compared` are the trainable parameters of these, and `weights` the updates' in a mean.
     """
 
     cluster: int
@@ -108,14 +108,8 @@ class SplitValues(RoundValues, total=False):
 class UpdateMethod(ClientMethod):
     """Base of methods that begin with one cluster and divide clusters by their clients' updates.
 
-    Attributes
-    ----------
-    compare : {"parameters", "everything"}
-        Which part of an update is compared: trainable parameters, or the whole state, in which a batch norm's counter
-        of batches dominates.
+    Trainable parameters are compared: in a whole state a batch norm's counter of batches would dominate.
     """
-
-    compare: Literal["parameters", "everything"] = "parameters"
 
     state_type: ClassVar[type[ClientMethodState]] = SplitState
     record_type: ClassVar[type[Any]] = SplitValues
@@ -144,7 +138,7 @@ class UpdateMethod(ClientMethod):
         losses: dict[int, float] = {}
         updates: dict[int, tuple[Tensor, float]] = {}
         means = self.means(state)
-        compared = _length_compared(state.module, self.compare)
+        compared = Classifier.of(state.module).parameters
         replies = self.trained(fed, state, clusters.starts(self.participants(fed, state)))
         for client, reply in replies:
             losses[client] = reply["loss"]
@@ -174,7 +168,7 @@ class UpdateMethod(ClientMethod):
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the common result with the splits, by which unseen clients are assigned."""
-        return {**super().result(state), "splits": state.splits, "compare": self.compare}
+        return {**super().result(state), "splits": state.splits}
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
@@ -183,13 +177,12 @@ class UpdateMethod(ClientMethod):
         At each split of its cluster it trains the model from before the split, and joins the part with the most similar
         mean update.
         """
-        cluster, compared = 0, _length_compared(result["module"], result["compare"])
-        classifier, training = Classifier.of(result["module"]), LocalTraining(**result["training"])
+        cluster, classifier, training = 0, Classifier.of(result["module"]), LocalTraining(**result["training"])
         for split in result["splits"]:
             if split["cluster"] == cluster:
                 start = split["model"]
                 model, _ = train_locally(classifier, start, unseen.x, labels_of(unseen), unseen.rng, training)
-                cluster = _nearest(split, model - start, compared)
+                cluster = _nearest(split, model - start, classifier.parameters)
         return cluster
 
 
@@ -251,12 +244,6 @@ class _Clusters:
             "round": number, "cluster": part.cluster, "model": model, "clients": part.clients, "parts": parts,
             "distances": division.distances, "clusters": clusters, "directions": means.all(),
         })  # fmt: skip
-
-
-def _length_compared(module: Mapping[str, Any], compare: str) -> int:
-    """Return the number of leading values of an update that `compare` selects (see `UpdateMethod`)."""
-    classifier = Classifier.of(module)
-    return classifier.parameters if compare == "parameters" else classifier.size
 
 
 def _nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:

@@ -23,7 +23,7 @@ from fedkin.clustering.k_means import kmeans_plusplus_seeds
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
-from fedkin.core.method import Count, Fraction
+from fedkin.core.method import Count
 from fedkin.core.replies import MANY, Expected, counts_to, features, int64, is_name, reals
 from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
@@ -77,8 +77,6 @@ class AFCLMethod(SampleMethod):
         client.
     members : int
         Minimum number of samples in a mean; a client with fewer samples sends nothing. With 1, single samples are sent.
-    participation : float
-        Fraction of the clients that are asked in a round, in [0, 1], at least one.
     """
 
     seeds: Count = 20
@@ -86,7 +84,6 @@ class AFCLMethod(SampleMethod):
     rounds: Count = 100
     learning_rate: Annotated[float, Gt(0), Le(1)] = 0.001
     members: Count = 3
-    participation: Fraction = 1.0
 
     traits = SampleMethod.traits.replace(finds_k=True, takes_k=False, cost="cheap")
     state_type: ClassVar[type[State]] = AFCLState
@@ -121,15 +118,11 @@ class AFCLMethod(SampleMethod):
         return state.next(seeds=seeds, lowest=lowest, span=span, weights=weights), record
 
     def _move_seeds(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
-        everybody = fed.all(
+        payloads = fed.all(
             features=state.features, members=self.members, seeds=state.seeds, lowest=state.lowest, span=state.span
         )
-        count = max(1, round(self.participation * len(everybody)))
-        drawn = set(torch.randperm(len(everybody), generator=fed.rng("participation", state.steps))[:count].tolist())
-        payloads = {client: payload for place, (client, payload) in enumerate(everybody.items()) if place in drawn}
         replies = fed.ask(send_group_means, payloads, {"means": features("groups", state.width)})
-        missing = {**dict.fromkeys(everybody.keys() - payloads.keys(), "not asked in this round"), **replies.missing}
-        record = Record(answered=list(replies), missing=dict(sorted(missing.items())))
+        record = Record(answered=list(replies), missing=replies.missing)
         means = {**state.means, **{str(client): reply["means"] for client, reply in replies.items()}}
         counts = {**state.counts, **{str(client): reply["counts"] for client, reply in replies.items()}}
         moving = _balanced(state.times, [str(client) for client in replies if len(replies[client]["counts"])])

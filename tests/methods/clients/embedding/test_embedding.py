@@ -57,7 +57,7 @@ ADAM = SGD | {"optimizer": "adam", "steps": None, "batch_size": 6, "learning_rat
 def how(**options: Any) -> dict[str, Any]:
     """What the server asks for; one class more than clients have."""
     plain = {"encoder": SPEC, "vector": VECTOR, "segments": pictures.CLASSES}
-    return plain | {"normalise": "segment", "batch_statistics": False, "flip": 0.0} | options
+    return plain | {"flip": 0.0} | options
 
 
 def message(client: Client, seed: int = 0, **options: Any) -> torch.Tensor:

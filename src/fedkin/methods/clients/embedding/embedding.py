@@ -23,7 +23,7 @@ from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
-from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_flag, is_number, one_of, uint8, updates, within
+from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_number, uint8, updates, within
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
 from fedkin.methods.clients.local_work import (
@@ -42,14 +42,11 @@ from fedkin.methods.clients.one_shot import (
     least_clients,
     nearest_cluster,
 )
-from fedkin.nn.aggregation import Means
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
 from fedkin.nn.encoder import ENCODER, Encoder, Pretrained, choose_autoencoder
-from fedkin.nn.modules import Classifier
 from fedkin.privacy.budget import noise_source
 from fedkin.privacy.randomised_response import (
-    Normalise,
     binary,
     bit_epsilon,
     flip_probability,
@@ -109,12 +106,6 @@ class EmbeddingMethod(OneShotMethod):
         Randomised bits, as in the paper; or noisy sums: of each class, the sum of its codes, which are scaled to length
         1 and clipped around the mean of all, and half their number, with Gaussian noise. Sums need labels, are sent
         once, and can find clusters of two clients and clusters that have classes of their own.
-    normalise : {"segment", "vector"}
-        Codes are mapped to [0, 1] per class, as in the authors' code, or all together, as in the paper, which recovers
-        the clusters less well.
-    batch_statistics : bool
-        Whether the encoder's batch norm uses the statistics of the samples at hand, as in the authors' code, which
-        never leaves training mode.
     flip : float
         Probability P in [0, 0.5] with which each bit is flipped (eq. 1).
     epsilon : float or None
@@ -127,9 +118,6 @@ class EmbeddingMethod(OneShotMethod):
         How the tree of bits is cut, see `fedkin.clustering.tree_cuts`. A tree of sums is cut above their noise.
     min_size : int or None
         Minimum number of clients in a cluster; by default a tenth of all, and at least two.
-    shared_layers : int
-        Number of leading parameter tensors that are averaged over all clusters. The authors' code does so with both
-        convolutions of LeNet-5, four tensors; the paper does not mention it.
     """
 
     encoder: str | None = None
@@ -139,14 +127,11 @@ class EmbeddingMethod(OneShotMethod):
     pretraining_epochs: Count = 3
     pretraining_steps: Count = 57
     message: Literal["bits", "sums"] = "bits"
-    normalise: Normalise = "segment"
-    batch_statistics: bool = False
     flip: Flip = 0.1
     epsilon: Positive | None = None
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
     clustering: Mode = "exact"
     min_size: Count | None = None
-    shared_layers: Annotated[int, Ge(0)] = 0
 
     traits = OneShotMethod.traits.replace(paper={"clustering": "bayes"})
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
@@ -155,10 +140,8 @@ class EmbeddingMethod(OneShotMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         # Sums are of codes that depend on one sample each, with noise in place of flips, above which they are cut.
-        bits = ("batch_statistics", "flip", "clustering")
-        refuse_unused(
-            self, dict.fromkeys(bits if self.message == "sums" else ("delta",), f"with message = '{self.message}'")
-        )
+        unused = ("flip", "clustering") if self.message == "sums" else ("delta",)
+        refuse_unused(self, dict.fromkeys(unused, f"with message = '{self.message}'"))
 
     def init(self, fed: Federation) -> EmbeddingState:
         """Return the first state: the classifier, and the encoder from the file or a new one."""
@@ -222,9 +205,6 @@ class EmbeddingMethod(OneShotMethod):
         record = round_record(fed, trained, state.labels, phase="centre")
         return state.next(centre=centre, radius=radius), record
 
-    def means(self, state: ClientMethodState, shared: int = 0) -> Means:
-        return super().means(state, Classifier.of(state.module).leading(self.shared_layers))
-
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> Replies[Tensor]:
         return self._messages(state).ask(fed, self._how(state), clients)
 
@@ -240,9 +220,7 @@ class EmbeddingMethod(OneShotMethod):
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
         """Return the settings by which clients make messages, apart from flips or noise."""
         how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
-        if self.message == "sums":
-            return how | {"centre": state.centre, "radius": state.radius}
-        return how | {"normalise": self.normalise, "batch_statistics": self.batch_statistics}
+        return how | ({"centre": state.centre, "radius": state.radius} if self.message == "sums" else {})
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
         smallest = least_clients(self.min_size, len(messages))
@@ -339,8 +317,7 @@ def train_encoder(client: Client, payload: Payload) -> Training:
 
 @client_task(
     takes={
-        "encoder": ENCODER, "vector": updates("size"), "segments": counts_to(MAX_CLASSES),
-        "normalise": one_of("segment", "vector"), "batch_statistics": is_flag, "flip": within(0, 0.5),
+        "encoder": ENCODER, "vector": updates("size"), "segments": counts_to(MAX_CLASSES), "flip": within(0, 0.5),
     },
     holds={"bits": uint8(None)},
     sends="For each class some bits that say what its rows are like, as a network sees them",
@@ -359,8 +336,7 @@ def embed(client: Client, payload: Payload) -> Payload:
 def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
     """Return a client's randomised bits, uint8 ``(segments * width,)``, and the random draws to repeat them.
 
-    `how` has ``encoder`` and ``vector``; ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
-    `EmbeddingMethod`.
+    `how` has ``encoder`` and ``vector``, ``segments`` and ``flip``, see `EmbeddingMethod`.
     """
     segments, remembered = true_bits(client, how)
     message, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)
@@ -371,5 +347,5 @@ def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str,
     """Return a client's bits ``(segments, width)`` before randomisation, and the draws it must remember."""
     encoder = Encoder.of(how["encoder"])
     filling = filling_of(client, FILLING, how["segments"], encoder.width)
-    segments = means_by_class(client, filling, lambda x: encoder.codes(how["vector"], x, how["batch_statistics"]))
-    return binary(segments, how["normalise"]), {FILLING: filling}
+    segments = means_by_class(client, filling, lambda x: encoder.codes(how["vector"], x))
+    return binary(segments), {FILLING: filling}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge
@@ -97,10 +97,6 @@ class CCFCMethod(SampleMethod):
         How images are cropped, rotated and blurred. "affine" has crops and angles of any size and interpolates once.
         "pillow" makes, for the same random draws, the same pixels as the authors' code: crops of whole pixels,
         rotation by the nearest pixel, 8 bits after every pass; it takes images with one channel and values in [0, 1].
-    start : {"own", "common"}
-        Whether each client starts from its own random model, as in the authors' code, or all from a common one, as in
-        line 1. "own" was better where both were tried, perhaps because the mean of different models has smaller
-        weights, which the same steps change faster. Without rounds by views all start from a common one.
     backbone : {"auto", "convolutions", "resnet18", "perceptron"}
         "auto" is "convolutions" for images with one channel, "resnet18" for others, and "perceptron" for vectors and
         for images with a side below 8.
@@ -126,7 +122,6 @@ class CCFCMethod(SampleMethod):
     decorrelation: Annotated[float, Ge(0)] = 0.0
     form: Form = "paper"
     views: Views = "affine"
-    start: Literal["own", "common"] = "own"
     backbone: Backbone = "auto"
     latent: Count = 256
     projector_units: Count = 256
@@ -262,10 +257,11 @@ class CCFCMethod(SampleMethod):
     def _payloads(self, fed: Federation, state: CCFCState, clients: Sequence[int], **more: Any) -> dict[int, Payload]:
         """Return payloads with each client's model, or the seed of its initial model, and centroids.
 
-        Clients without a model draw one of their own in the first phase; clients that join later get the common one. A
-        seed is sent in a model's place, as many models would not fit in memory.
+        In the first phase clients without a model draw one of their own, as in the authors' code; in the second, and
+        clients that join later, have a common one (line 1). A seed is sent in a model's place, as many models would not
+        fit in memory.
         """
-        own_start = self.start == "own" and state.steps < self.pretrain_rounds and (self.standalone or not state.models)
+        own_start = state.steps < self.pretrain_rounds and (self.standalone or not state.models)
 
         def payload(client: int) -> Payload:
             name = self._name(client)
