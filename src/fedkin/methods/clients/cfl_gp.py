@@ -27,7 +27,7 @@ from fedkin.methods.clients.client_method import (
     Trained,
     round_record,
 )
-from fedkin.methods.clients.local_work import TRAINED, TRAINING, Training, trained_update, training_of, training_task
+from fedkin.methods.clients.local_work import Training, trained_update, training_of, training_task
 from fedkin.nn.modules import Classifier
 
 
@@ -156,9 +156,8 @@ class CFLGPMethod(ClientMethod):
 
 
 @training_task(
-    takes={**TRAINING, "criterion": Optional(updates("size")), "places": Optional(int64(None))},
+    {"criterion": Optional(updates("size")), "places": Optional(int64(None))},
     holds={**TRAINED, "profile": Optional(updates(None))},
-    sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train_and_profile(client: Client, payload: Payload) -> Training:
     """Train the model as `client_method.train` does; also report the coordinates ``places`` of an update.

@@ -22,8 +22,6 @@ from fedkin.core.errors import listing, option
 from fedkin.core.federation import Replies, ReplyStream
 from fedkin.core.method import Count, Positive, Traits, Values, display_name, refuse_unused
 from fedkin.methods.clients.local_work import (
-    TRAINED,
-    TRAINING,
     Training,
     labels_of,
     trained_update,
@@ -48,11 +46,7 @@ def describe(client: Client, payload: Payload) -> Payload:
     return {"shape": list(client.x.shape[1:]), "classes": 0 if client.y is None else int(client.y.max()) + 1}
 
 
-@training_task(
-    takes=TRAINING,
-    holds=TRAINED,
-    sends="What training has changed in a network, the number of rows, and how wrong it was",
-)
+@training_task()
 def train(client: Client, payload: Payload) -> Training:
     """Train the model on the client's data; report the update, the number of samples and the training loss."""
     return trained_update(training_of(client, payload, payload["model"]))

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.replies import updates, within
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, NotNegative, Trained, round_record
-from fedkin.methods.clients.local_work import TRAINED, TRAINING, Training, training_of, training_task
+from fedkin.methods.clients.local_work import TRAINED, Training, training_of, training_task
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class DittoMethod(ClientMethod):
 
 
 @training_task(
-    takes={**TRAINING, "personal": updates("size"), "attraction": within(0)},
+    {"personal": updates("size"), "attraction": within(0)},
     holds={**TRAINED, "personal": updates(None)},
     sends="What training has changed in two networks, the number of rows, and how wrong they were",
 )

@@ -5,6 +5,7 @@ Equations and algorithms are those of the paper (ICLR; arXiv 2602.23504).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
@@ -21,8 +22,6 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Array, Optional, counts_to, int64, reals, updates
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, Trained
 from fedkin.methods.clients.local_work import (
-    TRAINED,
-    TRAINING,
     Training,
     labels_of,
     singular_vectors,
@@ -95,13 +94,13 @@ class FedDAGMethod(OneShotMethod):
 
     def messages(self, fed: Federation, state: FedDAGState, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask for messages: once clusters are known, of late clients, zeros in place of their update."""
-        classifier, (segments, features) = Classifier.of(state.module), self._sizes(state)
+        classifier, shape = Classifier.of(state.module), self._shape(state)
         count = max(1, round(self.kept * classifier.parameters))
         training = self.training_settings()
         training["epochs"] *= self.warm_up
         training["steps"] = training["steps"] and training["steps"] * self.warm_up
         payload = {"module": state.module, "model": state.models[0], "training": training, "count": self.vectors}
-        expected: dict[str, Any] = {"vectors": (segments, self.vectors, features), "counts": (segments,)}
+        expected: dict[str, Any] = {"vectors": shape, "counts": shape[:1]}
         rest = {"update": torch.zeros(count)}
         if not state.messages.numel():
             places = torch.randperm(classifier.parameters, generator=fed.rng("coordinates"))[:count]
@@ -111,7 +110,7 @@ class FedDAGMethod(OneShotMethod):
         return replies.map(lambda reply: torch.cat([(reply | rest)[name].flatten() for name in names]))
 
     def clustered(self, fed: Federation, state: FedDAGState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        sets, counts, changes = self._parts(state, messages)
+        sets, counts, changes = parts_of(messages, self._shape(state))
         angles = class_angles(sets, counts)
         data = (angles * imbalances(counts, self.imbalance)).mean(0)
         directions = torch.rad2deg(cosine_similarities(changes).arccos())
@@ -125,7 +124,7 @@ class FedDAGMethod(OneShotMethod):
         if not after.messages.numel() or not self.second_encoder:
             return after, record
         placed = after.labels != UNKNOWN
-        sets, counts, _ = self._parts(after, after.messages[placed])
+        sets, counts, _ = parts_of(after.messages[placed], self._shape(after))
         graph = complements(class_angles(sets, counts), counts, after.labels[placed], self.sources)
         return replace(after, sources=graph), record
 
@@ -154,41 +153,40 @@ class FedDAGMethod(OneShotMethod):
             losses[client] = reply["loss"]
         return Trained.each(losses, replies.missing), means
 
-    def nearest(self, state: FedDAGState, messages: Tensor) -> Tensor:
-        placed = state.labels != UNKNOWN
-        own, others = self._parts(state, messages), self._parts(state, state.messages[placed])
-        angles = class_angles(own[0], own[1], others[0], others[1]).mean(0)
-        return distances_to_clusters(angles, state.labels[placed], len(state.models)).argmin(1)
+    @staticmethod
+    def nearest(result: Mapping[str, Any], messages: Tensor) -> Tensor:
+        """Return the cluster at the smallest mean angle between vectors of each class."""
+        sets, counts, _ = parts_of(messages, result["vectors"].shape[1:])
+        angles = class_angles(sets, counts, result["vectors"], result["counts"]).mean(0)
+        return distances_to_clusters(angles, result["members"], len(result["models"])).argmin(1)
+
+    @staticmethod
+    def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:
+        _, segments, vectors, _ = result["vectors"].shape
+        return torch.cat([singular_vectors(client, segments, vectors).flatten(), class_counts(client, segments)])
 
     def result(self, state: FedDAGState) -> dict[str, Any]:
         placed, result = state.labels != UNKNOWN, super().result(state)
         del result["centroids"]  # a mean of subspaces is not a subspace
         if not state.messages.numel():
             return result
-        sets, counts, _ = self._parts(state, state.messages[placed])
+        sets, counts, _ = parts_of(state.messages[placed], self._shape(state))
         return result | {"vectors": sets, "counts": counts, "members": state.labels[placed], "sources": state.sources}
 
-    @staticmethod
-    def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        """Return the cluster of an unseen client: the one at the smallest mean angle between vectors of each class."""
-        _, segments, vectors, _ = result["vectors"].shape
-        sets, counts = singular_vectors(unseen, segments, vectors), class_counts(unseen, segments)
-        angles = class_angles(sets[None], counts[None], result["vectors"], result["counts"]).mean(0)
-        return int(distances_to_clusters(angles, result["members"], len(result["models"])).argmin())
+    def _shape(self, state: FedDAGState) -> tuple[int, ...]:
+        """Return the shape of a client's vectors: classes, p and features."""
+        return int(state.module["classes"]), self.vectors, math.prod(state.module["shape"])
 
-    def _sizes(self, state: FedDAGState) -> tuple[int, int]:
-        return int(state.module["classes"]), int(torch.tensor(state.module["shape"]).prod())
 
-    def _parts(self, state: FedDAGState, messages: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the vectors ``(n, classes, p, features)``, class counts and updates of messages ``(n, d)``."""
-        segments, features = self._sizes(state)
-        length = segments * self.vectors * features
-        sets, counts, changes = messages.split([length, segments, messages.shape[1] - length - segments], dim=1)
-        return sets.view(len(messages), segments, self.vectors, features), counts, changes
+def parts_of(messages: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the vectors ``(n, *shape)``, class counts and updates of messages."""
+    length, segments = math.prod(shape), shape[0]
+    sets, counts, changes = messages.split([length, segments, messages.shape[1] - length - segments], dim=1)
+    return sets.view(len(messages), *shape), counts, changes
 
 
 @training_task(
-    takes={**TRAINING, "count": counts_to(64), "places": Optional(int64(None))},
+    {"count": counts_to(64), "places": Optional(int64(None))},
     holds={
         "vectors": Array((None, None, None), minimum=-1.001, maximum=1.001), "counts": reals(None, minimum=0),
         "update": Optional(updates(None)),
@@ -206,7 +204,7 @@ def describe_and_train(client: Client, payload: Payload) -> Training:
 
 
 @training_task(
-    takes={**TRAINING, "second": Optional(updates(None))},
+    {"second": Optional(updates(None))},
     holds={**TRAINED, "second": Optional(updates(None))},
     sends="What training has changed in a network and in another cluster's encoder, the number of rows, and the error",
 )  # fmt: skip

@@ -30,8 +30,6 @@ from fedkin.methods.clients.client_method import (
     round_record,
 )
 from fedkin.methods.clients.local_work import (
-    TRAINED,
-    TRAINING,
     Training,
     labels_of,
     trained_update,
@@ -242,11 +240,7 @@ def judge(client: Client, payload: Payload) -> Payload:
     return {"errors": torch.tensor(errors), "samples": len(rows)}
 
 
-@training_task(
-    takes={**TRAINING, "held_out": within(0, 1)},
-    holds=TRAINED,
-    sends="What training has changed in a network, the number of rows, and how wrong it was",
-)
+@training_task({"held_out": within(0, 1)})
 def train_on_kept(client: Client, payload: Payload) -> Training:
     """Train on all but the held-out samples; report the update, their number and the training loss."""
     _, rows = _split_rows(client, payload["held_out"])

@@ -14,7 +14,7 @@ from fedkin.core.federation import ReplyStream
 from fedkin.core.method import Count
 from fedkin.core.replies import MANY, counts_to
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
-from fedkin.methods.clients.local_work import TRAINED, TRAINING, Training, training_of, training_task
+from fedkin.methods.clients.local_work import Training, training_of, training_task
 from fedkin.nn.aggregation import Means
 from fedkin.nn.modules import Classifier
 
@@ -55,11 +55,7 @@ class FedRepMethod(ClientMethod):
         return fed.stream(train_head_and_body, payloads, {"update": (state.models.shape[1],)})
 
 
-@training_task(
-    takes={**TRAINING, "head_epochs": counts_to(MANY), "head_tensors": counts_to(MANY)},
-    holds=TRAINED,
-    sends="What training has changed in a network, the number of rows, and how wrong it was",
-)
+@training_task({"head_epochs": counts_to(MANY), "head_tensors": counts_to(MANY)})
 def train_head_and_body(client: Client, payload: Payload) -> Training:
     """Train the head, then all that is before it; report the update, the number of samples and the last loss."""
     job = training_of(client, payload, payload["model"])

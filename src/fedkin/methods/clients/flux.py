@@ -23,7 +23,7 @@ from fedkin.core.method import Count, Positive
 from fedkin.core.replies import Optional, one_of, reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, round_record
 from fedkin.methods.clients.local_work import labels_of
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, least_clients, nearest_cluster
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, least_clients
 from fedkin.nn.modules import CLASSIFIER, Classifier
 
 _ABSENT = -1.0  # in place of the moments of a class with fewer than two samples, as in the authors' code
@@ -126,11 +126,10 @@ class FLUXMethod(OneShotMethod):
         return how if self.latents == "last" else how | {"latents": self.latents}
 
     @staticmethod
-    def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        means, deviations = moments_of(unseen, result)
+    def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:
+        means, deviations = moments_of(client, result)
         descriptor = scaled(descriptor_of(means, deviations), result["lowest"], result["highest"])
-        compared = len(descriptor) if unseen.y is not None else 2 * means.shape[1]
-        return nearest_cluster(result["centroids"][:, :compared], descriptor[:compared])
+        return descriptor if client.y is not None else descriptor[: 2 * means.shape[1]]
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:

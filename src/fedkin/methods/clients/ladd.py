@@ -28,7 +28,7 @@ from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.local_work import filling_of, means_by_class
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, nearest_cluster
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState
 
 FILLING = "style_filling"  # key of a client's state: the random numbers that stand for classes it lacks
 
@@ -92,8 +92,8 @@ class LADDMethod(OneShotMethod):
         return super().result(state) | self._how(state)
 
     @staticmethod
-    def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        return nearest_cluster(result["centroids"], style_of(unseen, result)[0])
+    def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:
+        return style_of(client, result)[0]
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:

@@ -27,11 +27,18 @@ Training = Generator[list[Job], list[tuple[Tensor, float]], Payload]
 """A client's work in a round: it yields models to train, is sent each with its mean loss, and returns the reply."""
 
 
-def training_task(**declared: Any) -> Callable[[Callable[[Client, Payload], Training]], Task]:
+def training_task(
+    also: Expected | None = None, **declared: Any
+) -> Callable[[Callable[[Client, Payload], Training]], Task]:
     """As `fedkin.core.client_task`, of a client's `Training`: what many clients train meanwhile trains together.
 
-    That is faster on an accelerator, and changes no client's reply.
+    That is faster on an accelerator, and changes no client's reply. By default it takes a model, and what it takes
+    `also`, and replies what training has changed.
     """
+    declared = {
+        "takes": {**TRAINING, **(also or {})}, "holds": TRAINED,
+        "sends": "What training has changed in a network, the number of rows, and how wrong it was", **declared,
+    }  # fmt: skip
 
     def registered(run: Callable[[Client, Payload], Training]) -> Task:
         @wraps(run)

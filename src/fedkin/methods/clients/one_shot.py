@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.nearest import pairwise_distances
-from fedkin.core import Federation, FedkinError, Record
+from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import display_name
 from fedkin.methods.clients.client_method import (
@@ -162,24 +162,31 @@ class OneShotMethod(ClientMethod):
             return state, [], replies.missing
         rows, new = list(replies), torch.stack(list(replies.values()))
         labels, messages = state.labels.clone(), state.messages.clone()
-        labels[rows], messages[rows] = self.nearest(state, new), new
+        labels[rows], messages[rows] = self.nearest(self.result(state), new), new
         placed = [[client, int(labels[client])] for client in rows]
         return replace(state, labels=labels, messages=messages), placed, replies.missing
 
-    def nearest(self, state: Any, messages: Tensor) -> Tensor:
+    @staticmethod
+    def nearest(result: Mapping[str, Any], messages: Tensor) -> Tensor:
         """Return the cluster nearest to each of some new messages ``(m, d)``, int64 ``(m,)``: by its centroid."""
-        return pairwise_distances(messages.double(), centroids_of(state)).argmin(1)
+        centroids = result["centroids"][:, : messages.shape[1]]  # of a client without labels FLUX has the beginning
+        return pairwise_distances(messages.double(), centroids.double()).argmin(1)
+
+    @staticmethod
+    @abstractmethod
+    def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:
+        """Return the message ``(d,)`` of an unseen client."""
+
+    @classmethod
+    def assign(cls, result: Mapping[str, Any], unseen: Client) -> int:
+        """Return the cluster of an unseen client, as `nearest` to its message."""
+        return int(cls.nearest(result, cls.unseen_message(unseen, result)[None]))
 
     def result(self, state: Any) -> dict[str, Any]:
-        """Return the common result with the clusters' centroids ``(K, d)``; d is 0 before there are messages."""
-        if not state.messages.numel():
-            return super().result(state) | {"centroids": torch.zeros(len(state.models), 0)}
-        return super().result(state) | {"centroids": centroids_of(state).float()}
-
-
-def centroids_of(state: OneShotState) -> Tensor:
-    """Return the mean message of each cluster's clients, float64 ``(K, d)``."""
-    return torch.stack([state.messages[state.labels == k].double().mean(0) for k in range(len(state.models))])
+        """Return the common result with the clusters' mean messages ``(K, d)``; d is 0 before there are messages."""
+        members = [state.messages[state.labels == k] for k in range(len(state.models) if state.messages.numel() else 0)]
+        means = [part.double().mean(0).float() for part in members]
+        return super().result(state) | {"centroids": torch.stack(means) if means else torch.zeros(len(state.models), 0)}
 
 
 def least_clients(min_size: int | None, clients: int) -> int:
@@ -192,11 +199,6 @@ def distances_to_clusters(distances: Tensor, labels: Tensor, clusters: int = -1)
     members = torch.nn.functional.one_hot(labels, clusters).double()
     counts = members.sum(0)
     return torch.where(counts > 0, distances @ members / counts.clamp_min(1), torch.inf)
-
-
-def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
-    """Return the cluster whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
-    return int((centroids.double() - message.double()).norm(dim=1).argmin())
 
 
 # What a run's page says of it.

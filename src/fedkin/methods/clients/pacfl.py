@@ -66,28 +66,25 @@ class PACFLMethod(OneShotMethod):
         return replies.map(itemgetter("vectors"))
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        angles = angles_between(self._sets(state, messages), self.angle)
+        angles = angles_between(sets_of(messages, self._how(state)), self.angle)
         labels, _, _ = cut_tree(angles, "average", None if self.threshold == "auto" else self.threshold)
         return labels, {"mode": "principal angles"}
 
-    def nearest(self, state: OneShotState, messages: Tensor) -> Tensor:
-        placed = state.labels != UNKNOWN
-        angles = angles_between(self._sets(state, messages), self.angle, self._sets(state, state.messages[placed]))
-        return distances_to_clusters(angles, state.labels[placed], len(state.models)).argmin(1)
+    @staticmethod
+    def nearest(result: Mapping[str, Any], messages: Tensor) -> Tensor:
+        placed = result["labels"] != UNKNOWN
+        sets, others = (sets_of(rows, result) for rows in (messages, result["messages"][placed]))
+        angles = angles_between(sets, result["angle"], others)
+        return distances_to_clusters(angles, result["labels"][placed], len(result["models"])).argmin(1)
+
+    @staticmethod
+    def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:
+        return vectors_of(client, result)
 
     def result(self, state: OneShotState) -> dict[str, Any]:
         result = super().result(state) | self._how(state) | {"angle": self.angle, "messages": state.messages}
         del result["centroids"]  # a mean of subspaces is not a subspace
         return result
-
-    @staticmethod
-    def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        placed = result["labels"] != UNKNOWN
-        shape = (result["segments"] * result["count"], -1)
-        vectors = _vectors_of(unseen, result).view(1, *shape)
-        sets = result["messages"][placed].view(int(placed.sum()), *shape)
-        angles = angles_between(vectors, result["angle"], sets)
-        return int(distances_to_clusters(angles, result["labels"][placed], len(result["models"])).argmin())
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
@@ -96,9 +93,6 @@ class PACFLMethod(OneShotMethod):
     def _how(self, state: OneShotState) -> dict[str, Any]:
         segments = state.module["classes"] if self.bases == "class" else 1
         return {"bases": self.bases, "count": self.vectors, "segments": segments}
-
-    def _sets(self, state: OneShotState, messages: Tensor) -> Tensor:
-        return messages.view(len(messages), self._how(state)["segments"] * self.vectors, -1)
 
 
 @client_task(
@@ -110,11 +104,17 @@ class PACFLMethod(OneShotMethod):
 )  # fmt: skip
 def describe_subspace(client: Client, payload: Payload) -> Payload:
     """Report the first singular ``vectors`` of each class or of all samples, padded with zeros."""
-    return {"vectors": _vectors_of(client, payload).flatten()}
+    return {"vectors": vectors_of(client, payload)}
 
 
-def _vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
-    return singular_vectors(client, how["segments"], how["count"], by_class=how["bases"] == "class")
+def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
+    """Return a client's message: the vectors of all segments, one after another."""
+    return singular_vectors(client, how["segments"], how["count"], by_class=how["bases"] == "class").flatten()
+
+
+def sets_of(messages: Tensor, how: Mapping[str, Any]) -> Tensor:
+    """Return the vectors ``(m, segments * count, features)`` of messages ``(m, d)``."""
+    return messages.view(len(messages), how["segments"] * how["count"], -1)
 
 
 # Principal angles between subspaces, each given by a few vectors.

@@ -37,6 +37,10 @@ class OneMessage(OneShotMethod):
         replies = fed.ask(report_means, {client: {} for client in clients}, {"message": (80,)})
         return replies.map(lambda reply: reply["message"])
 
+    @staticmethod
+    def unseen_message(client, result):
+        return report_means.run([client], [{}])[0]["message"]
+
     def clustered(self, fed, state, messages):
         found = cluster(messages, "exact", 2, fed.rng("grouping"))
         return found.labels, {"mode": "tree"}

@@ -171,25 +171,17 @@ class ClassSums:
         values = {"mode": "sums", "numbers": messages.shape[1], "epsilon": self.epsilon, "delta": self.delta}
         return labels, values
 
-    def nearest(self, centroids: Tensor, messages: Tensor) -> Tensor:
-        """Return the nearest cluster of each message ``(m, d)``, int64 ``(m,)``, by the mean messages ``(K, d)``."""
-        clusters = [nearest_by_class_means(centroids, row, self.segments, self.deviation) for row in messages]
-        return torch.tensor(clusters, dtype=torch.int64)
-
     def described(self) -> dict[str, Any]:
         """Return what an unseen client needs for its message."""
         return {"message": "sums", "deviation": self.deviation, "budget": self.budget}
 
 
-def assigned(result: Mapping[str, Any], unseen: Client) -> int:
-    """Return the cluster of an unseen client by its noisy class sums, for a run with ``message="sums"``.
-
-    Raises FedkinError if the client's own budget does not allow the message.
-    """
-    sums = class_sums_of(unseen, result)
+def unseen_class_sums(client: Client, result: Mapping[str, Any]) -> Tensor:
+    """Return the message of an unseen client; raise FedkinError if its own budget does not allow it."""
+    sums = class_sums_of(client, result)
     if sums is None:
         raise FedkinError("The client's own budget is smaller than that of the run, so it sends nothing.")
-    return nearest_by_class_means(result["centroids"], sums.flatten(), result["segments"], result["deviation"])
+    return sums.flatten()
 
 
 # Class sums: clusters of clients by noisy sums of their classes' vectors, cut above the noise, which is known.
@@ -201,20 +193,23 @@ def assigned(result: Mapping[str, Any], unseen: Client) -> int:
 # variance of sampling is multiplied by 1.8, as that of bits is.
 
 
-def nearest_by_class_means(centroids: Tensor, message: Tensor, segments: int, deviation: float) -> int:
-    """Return the cluster whose class means are nearest to a message ``(segments * (width + 1),)``.
+def nearest_by_class_means(result: Mapping[str, Any], messages: Tensor) -> Tensor:
+    """Return the cluster of a result whose class means are nearest to each of messages ``(m, d)``, int64 ``(m,)``.
 
     Only clusters with a similar set of classes count: their Jaccard similarity to the message's classes is at least
-    half the greatest one. `centroids` ``(K, ...)`` are the mean messages of the clusters, and `deviation` the standard
-    deviation of the noise of one message.
+    half the greatest one.
     """
-    client, clusters = (ClassMeans.of(rows, segments, deviation) for rows in (message[None], centroids))
-    common = client.present & clusters.present
-    overlap = common.sum(1) / np.maximum((client.present | clusters.present).sum(1), 1)
-    squares = ((client.means - clusters.means) ** 2).sum(-1) / np.maximum(client.variances, 1e-12)
-    distance = (squares * common).sum(1) / np.maximum(common.sum(1), 1)
-    distance[(overlap < overlap.max() / 2) | ~common.any(1)] = np.inf
-    return int(distance.argmin())
+    segments, deviation = result["segments"], result["deviation"]
+    rows, clusters = (ClassMeans.of(sums, segments, deviation) for sums in (messages, result["centroids"]))
+    nearest = []
+    for means, variances, present in zip(rows.means, rows.variances, rows.present, strict=True):
+        common = present & clusters.present
+        overlap = common.sum(1) / np.maximum((present | clusters.present).sum(1), 1)
+        squares = ((means - clusters.means) ** 2).sum(-1) / np.maximum(variances, 1e-12)
+        distance = (squares * common).sum(1) / np.maximum(common.sum(1), 1)
+        distance[(overlap < overlap.max() / 2) | ~common.any(1)] = np.inf
+        nearest.append(int(distance.argmin()))
+    return torch.tensor(nearest)
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,13 @@ from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_number, uint8, updates, within
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
-from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
+from fedkin.methods.clients.embedding.class_sums import (
+    EPSILON,
+    ClassSums,
+    nearest_by_class_means,
+    unseen_class_sums,
+)
 from fedkin.methods.clients.local_work import (
-    TRAINED,
     Training,
     filling_of,
     means_by_class,
@@ -38,9 +42,7 @@ from fedkin.methods.clients.one_shot import (
     OneShotMethod,
     OneShotState,
     OneShotValues,
-    centroids_of,
     least_clients,
-    nearest_cluster,
 )
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
@@ -233,21 +235,17 @@ class EmbeddingMethod(OneShotMethod):
             )
         return labels, values
 
-    def nearest(self, state: EmbeddingState, messages: Tensor) -> Tensor:
-        sums = self._messages(state)
-        if isinstance(sums, ClassSums):
-            return sums.nearest(centroids_of(state), messages)
-        return super().nearest(state, messages)
+    @staticmethod
+    def nearest(result: Mapping[str, Any], messages: Tensor) -> Tensor:
+        nearest = nearest_by_class_means if "deviation" in result else OneShotMethod.nearest
+        return nearest(result, messages)
+
+    @staticmethod
+    def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:
+        return unseen_class_sums(client, result) if "deviation" in result else message_of(client, result)[0]
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
         return super().result(state) | self._how(state) | self._messages(state).described()
-
-    @staticmethod
-    def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        if result.get("message") == "sums":
-            return assigned(result, unseen)
-        message, _ = message_of(unseen, result)
-        return nearest_cluster(result["centroids"], message)
 
     @staticmethod
     def true_bits(client: Client, result: Mapping[str, Any]) -> Tensor:
@@ -303,8 +301,6 @@ def extent(client: Client, payload: Payload) -> Payload:
 
 @training_task(
     takes={"encoder": ENCODER, "vector": updates("size"), "training": LOCAL_TRAINING, "steps": counts_to(MANY, 0)},
-    holds=TRAINED,
-    sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train_encoder(client: Client, payload: Payload) -> Training:
     """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
