@@ -21,13 +21,7 @@ from fedkin.core import replies as forms
 from fedkin.core.errors import listing, option
 from fedkin.core.federation import Replies, ReplyStream
 from fedkin.core.method import Count, Positive, Traits, Values, display_name, refuse_unused
-from fedkin.methods.clients.local_work import (
-    Training,
-    labels_of,
-    trained_update,
-    training_of,
-    training_task,
-)
+from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import CLASSIFIER, Classifier, choose, lowest_loss

@@ -29,13 +29,7 @@ from fedkin.methods.clients.client_method import (
     RoundValues,
     round_record,
 )
-from fedkin.methods.clients.local_work import (
-    Training,
-    labels_of,
-    trained_update,
-    training_of,
-    training_task,
-)
+from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
 from fedkin.nn.modules import CLASSIFIER, Classifier
 
 

@@ -31,10 +31,7 @@ _TRAITS = CentroidMethod.traits.replace(moves_data=True, baseline=True, cost="ch
 
 
 def cluster_all(
-    method: CentroidMethod,
-    fed: Federation,
-    state: CentroidState,
-    search: Callable[[Tensor, torch.Generator], Tensor],
+    method: CentroidMethod, fed: Federation, state: CentroidState, search: Callable[[Tensor, torch.Generator], Tensor]
 ) -> tuple[CentroidState, Record]:
     """Do the only step of a centralised baseline; `search` returns centroids ``(k, width)`` of samples ``(n,
     width)``.

@@ -40,14 +40,7 @@ from fedkin.methods.samples.centroid_method import (
     scaled_like_features,
 )
 from fedkin.methods.samples.sample_method import reasons, repeat_step
-from fedkin.privacy.budget import (
-    clipped,
-    nearest_points,
-    noise_source,
-    place,
-    released_of_block,
-    sum_products,
-)
+from fedkin.privacy.budget import clipped, nearest_points, noise_source, place, released_of_block, sum_products
 from fedkin.privacy.gaussian import gaussian_mu
 
 WIDEST = 4096

@@ -19,16 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkin.clustering.matching import renumbered
-from fedkin.clustering.tree_cuts import (
-    MARGIN,
-    OWN_VARIANCE,
-    Floats,
-    Integers,
-    joined,
-    refined,
-    top_height,
-    ward_tree,
-)
+from fedkin.clustering.tree_cuts import MARGIN, OWN_VARIANCE, Floats, Integers, joined, refined, top_height, ward_tree
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates

@@ -25,37 +25,14 @@ from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_number, uint8, updates, within
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
-from fedkin.methods.clients.embedding.class_sums import (
-    EPSILON,
-    ClassSums,
-    nearest_by_class_means,
-    unseen_class_sums,
-)
-from fedkin.methods.clients.local_work import (
-    Training,
-    filling_of,
-    means_by_class,
-    trained_update,
-    training_task,
-)
-from fedkin.methods.clients.one_shot import (
-    OneShotMethod,
-    OneShotState,
-    OneShotValues,
-    least_clients,
-)
+from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, nearest_by_class_means, unseen_class_sums
+from fedkin.methods.clients.local_work import Training, filling_of, means_by_class, trained_update, training_task
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, OneShotValues, least_clients
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
 from fedkin.nn.encoder import ENCODER, Encoder, Pretrained, choose_autoencoder
 from fedkin.privacy.budget import noise_source
-from fedkin.privacy.randomised_response import (
-    binary,
-    bit_epsilon,
-    flip_probability,
-    memorised,
-    packed,
-    unpacked,
-)
+from fedkin.privacy.randomised_response import binary, bit_epsilon, flip_probability, memorised, packed, unpacked
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
@@ -300,7 +277,7 @@ def extent(client: Client, payload: Payload) -> Payload:
 
 
 @training_task(
-    takes={"encoder": ENCODER, "vector": updates("size"), "training": LOCAL_TRAINING, "steps": counts_to(MANY, 0)},
+    takes={"encoder": ENCODER, "vector": updates("size"), "training": LOCAL_TRAINING, "steps": counts_to(MANY, 0)}
 )
 def train_encoder(client: Client, payload: Payload) -> Training:
     """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
