@@ -28,7 +28,7 @@ from fedkin.core import Federation, Method
 from fedkin.core.method import LinksLocalClusters
 from fedkin.core.runner import predicted_clusters
 from fedkin.data.population import Population
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, SoftState
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState
 from fedkin.methods.samples.sample_method import SampleMethod
 from fedkin.nn.modules import Classifier
 
@@ -133,9 +133,9 @@ def predicted_classes(population: Population, state: ClientMethodState, labels: 
     """
     tests, classifier = population.tests, Classifier.of(state.module)
     tested = {i: label for i, label in enumerate(labels) if label >= 0 and len(tests[i][1])}
-    if isinstance(state, SoftState):
+    if (memberships := getattr(state, "memberships", None)) is not None:
         mixed, models = classifier.mixed_logits, state.models
-        return {i: mixed(models, state.memberships[i], tests[i][0]).argmax(1) for i in tested}
+        return {i: mixed(models, memberships[i], tests[i][0]).argmax(1) for i in tested}
     classes: dict[int, Tensor] = {}
     for cluster in sorted(set(tested.values())):  # one pass of a model over the tests of all its clients
         members = [i for i, label in tested.items() if label == cluster]

@@ -122,17 +122,6 @@ class ClientMethodState(State):
     labels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
 
-@dataclass(frozen=True)
-class SoftState(ClientMethodState):
-    """State of a soft clustering: each client's memberships in clusters; `labels` are the clusters of the largest.
-
-    `memberships` are float32 ``(n, K)``, and rows sum to 1. A client predicts with all models' probabilities, weighted
-    by its row.
-    """
-
-    memberships: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-
-
 class RoundValues(Values, total=False):
     """Values of a round; `losses` are by client, `sizes` by cluster, and `labels` the cluster of each client."""
 

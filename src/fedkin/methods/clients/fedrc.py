@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.method import Count
 from fedkin.core.replies import Array, is_amount, is_number, updates
-from fedkin.methods.clients.client_method import ClientMethod, SoftState, Trained, check_differ, round_record
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Trained, check_differ, round_record
 from fedkin.methods.clients.local_work import Training, labels_of, training_of, training_task
 from fedkin.nn.descent import LOCAL_TRAINING
 from fedkin.nn.modules import CLASSIFIER, Classifier
@@ -31,12 +31,14 @@ _FREQUENCIES = Array(("models", "classes"), minimum=0.0, maximum=1.0)
 
 
 @dataclass(frozen=True)
-class FedRCState(SoftState):
-    """State of FedRC: the memberships, and the frequency ``(K, classes)`` of each class in each cluster.
+class FedRCState(ClientMethodState):
+    """State of FedRC: each client's memberships in clusters, and the frequency of each class in each cluster.
 
-    The frequency is the fraction of a cluster's samples that the class has, float32; rows sum to 1.
+    `memberships` are float32 ``(n, K)``, and `labels` the clusters of the largest. `frequencies`, float32 ``(K,
+    classes)``, are the fractions of a cluster's samples that a class has. Rows of both sum to 1.
     """
 
+    memberships: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     frequencies: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 
 

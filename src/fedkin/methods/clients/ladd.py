@@ -7,7 +7,6 @@ baseline of Prigent et al. (2024), whose code computes it per class with a given
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -15,18 +14,15 @@ from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Interval
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from fedkin.clustering.k_means import k_means
 from fedkin.clustering.matching import renumbered
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
-from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.local_work import filling_of, means_by_class
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState
 
@@ -76,14 +72,11 @@ class LADDMethod(OneShotMethod):
         return fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length}).map(itemgetter("style"))
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        numbers = range(4, 20) if self.n_clusters == "auto" else [self.n_clusters]
+        counts = [k for k in numbers if k < len(messages)]
+        labels = {k: k_means(messages, k, fed.rng("grouping"), exact=True).labels for k in counts}
         points = messages.double().numpy()
-        seed = draw_seed(fed.rng("grouping"))
-        counts = [k for k in (range(4, 20) if self.n_clusters == "auto" else [self.n_clusters]) if k < len(points)]
-        # On one thread, as sums over several depend on their order.
-        with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct styles than clusters
-            labels = {k: KMeans(k, n_init=10, random_state=seed).fit_predict(points) for k in counts}
-        scores = {k: float(silhouette_score(points, labels[k])) for k in counts if len(set(labels[k])) > 1}
+        scores = {k: float(silhouette_score(points, labels[k])) for k in counts if len(labels[k].unique()) > 1}
         # Without a score, where all styles are one, the only count that was tried.
         best = max(scores, key=scores.__getitem__, default=counts[0])
         return torch.tensor(renumbered(labels[best].tolist())), {"mode": "k-means"}

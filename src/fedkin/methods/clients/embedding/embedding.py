@@ -222,7 +222,8 @@ class EmbeddingMethod(OneShotMethod):
         return unseen_class_sums(client, result) if "deviation" in result else message_of(client, result)[0]
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
-        return super().result(state) | self._how(state) | self._messages(state).described()
+        how = self._how(state) | {"normalise": "segment", "batch_statistics": False}
+        return super().result(state) | how | self._messages(state).described()
 
     @staticmethod
     def true_bits(client: Client, result: Mapping[str, Any]) -> Tensor:
