@@ -1,10 +1,11 @@
-"""Figures that methods show on a run's page, from their records."""
+"""What methods show and say on a run's page, from their records."""
+
+import math
 
 import pytest
 
-from fedkin.methods.clients.one_shot import OneShotMethod
+from fedkin.methods.clients.embedding.embedding import privacy_note
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
-from pages import record
 
 
 def test_coarser_and_finer_clusters_are_a_table_where_there_are_any():
@@ -23,29 +24,16 @@ def test_coarser_and_finer_clusters_are_a_table_where_there_are_any():
     assert kingraph_figures([graph]) == [text]
 
 
-def embedded(step: int, **changes: object) -> dict:
-    """The record of an embedding step: 2 clusters of 2 clients, by 200 bits each."""
-    found = {
-        "mode": "exact", "bits": 200, "flip": 0.1, "epsilon": 439.44,
-    }  # fmt: skip
-    values = {"labels": [0, 0, 1, 1], "clusters": 2, "phase": "embedding", "clustering": found | changes}
-    return record(step, values=values) | {"answered": [0, 1, 2, 3]}
-
-
-def test_how_clusters_were_found_is_reported_and_drawn() -> None:
-    (text,) = OneShotMethod.figures([embedded(1)])
-    assert text.sentences[0] == (
-        "In step 1, 4 clients sent 200 bits each, every bit flipped with probability 0.1: 2 clusters."
-    )
-    assert text.sentences[1].startswith("Privacy: no meaningful guarantee (epsilon 439 for a whole message)")
+BITS = {"bits": 200, "flip": 0.1, "epsilon": 439.44, "noise_source": "the run's seed"}
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({}, "sent 200 bits, each flipped with probability 0.1. Privacy: no meaningful guarantee (epsilon 439 for a"),
         ({"epsilon": 1.0}, "Privacy: epsilon 1 for a whole message. It covers"),
-        ({"flip": 0.0, "epsilon": None}, "Messages were sent without noise"),
+        ({"flip": 0.0, "epsilon": math.inf}, "with no privacy guarantee"),
     ],
 )
-def test_privacy_is_reported_for_what_it_is(changes: dict, words: str) -> None:
-    assert words in OneShotMethod.figures([embedded(1, **changes)])[0].sentences[1]
+def test_privacy_of_one_message_is_noted_for_what_it_is(changes: dict, words: str) -> None:
+    assert words in privacy_note(BITS | changes)

@@ -27,9 +27,6 @@ from fedkin.methods.clients.client_method import (
     Trained,
     round_record,
 )
-from fedkin.privacy.randomised_response import MEANINGFUL_EPSILON
-from fedkin.report.figures import Figure, Text
-from fedkin.report.numbers import pluralize
 
 
 @dataclass(frozen=True)
@@ -114,12 +111,6 @@ class OneShotMethod(ClientMethod):
         """Number of messages needed to form clusters."""
         return 1
 
-    @classmethod
-    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Describe what clients sent, and how private that was."""
-        formed = [(record, record["values"]["clustering"]) for record in records if "clustering" in record["values"]]
-        return [Text(_sentences(*formed[0]))] if formed else []
-
     # Forming clusters, once.
 
     def _form(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -199,27 +190,3 @@ def distances_to_clusters(distances: Tensor, labels: Tensor, clusters: int = -1)
     members = torch.nn.functional.one_hot(labels, clusters).double()
     counts = members.sum(0)
     return torch.where(counts > 0, distances @ members / counts.clamp_min(1), torch.inf)
-
-
-# What a run's page says of it.
-
-
-def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """Describe what clients sent, the number of clusters found in it, and the privacy guarantee of the messages."""
-    message, unit = "one message each", "a whole message"
-    if "bits" in values:
-        message = f"{values['bits']:,} bits each, every bit flipped with probability {values['flip']:.3g}"
-    elif "numbers" in values:
-        message, unit = f"{values['numbers']:,} numbers each, sums with noise", "one sample"
-    clients, clusters = pluralize(len(record["answered"]), "client"), pluralize(record["values"]["clusters"], "cluster")
-    sent = f"In step {record['step']}, {clients} sent {message}: {clusters}."
-    if "epsilon" not in values or values.get("flip") == 0.0:
-        return [sent, "Messages were sent without noise, with no privacy guarantee; see docs/privacy.md."]
-    budget = f"epsilon {values['epsilon']:,.3g}" + (f" and delta {values['delta']:g}" if "delta" in values else "")
-    budget += f" for {unit}"
-    if values["epsilon"] > MEANINGFUL_EPSILON:
-        budget = f"no meaningful guarantee ({budget})"
-    covers = "It covers these messages alone, not the models that clients train."
-    if values.get("noise_source") == "the run's seed":
-        covers += " Noise of simulated clients follows from the run's seed, and hides nothing from who knows it."
-    return [sent, f"Privacy: {budget}. {covers} See docs/privacy.md."]

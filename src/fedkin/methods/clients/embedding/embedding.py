@@ -32,7 +32,15 @@ from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
 from fedkin.nn.encoder import ENCODER, Encoder, Pretrained, choose_autoencoder
 from fedkin.privacy.budget import noise_source
-from fedkin.privacy.randomised_response import binary, bit_epsilon, flip_probability, memorised, packed, unpacked
+from fedkin.privacy.randomised_response import (
+    MEANINGFUL_EPSILON,
+    binary,
+    bit_epsilon,
+    flip_probability,
+    memorised,
+    packed,
+    unpacked,
+)
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
@@ -205,9 +213,10 @@ class EmbeddingMethod(OneShotMethod):
         smallest = least_clients(self.min_size, len(messages))
         labels, values = self._messages(state).clustered(messages, smallest, fed.rng("grouping"))
         values["noise_source"] = noise_source(fed)
+        values["note"] = privacy_note(values)
         if self.message == "bits" and not labels.any():
-            values["note"] = (
-                "By bits one cluster was found; method.message = 'sums' finds clusters of few clients, too, if these "
+            values["note"] += (
+                " By bits one cluster was found; method.message = 'sums' finds clusters of few clients, too, if these "
                 "have about 100 labelled samples or more."
             )
         return labels, values
@@ -256,6 +265,23 @@ class FlippedBits:
     def described(self) -> dict[str, Any]:
         """Return what an unseen client needs for its bits."""
         return {"flip": self.flip}
+
+
+def privacy_note(values: Mapping[str, Any]) -> str:
+    """Return what clients sent, and the privacy guarantee of it, by the record's values."""
+    sent, unit = f"{values.get('numbers', 0):,} numbers, sums with noise", "one sample"
+    if "bits" in values:
+        sent, unit = f"{values['bits']:,} bits, each flipped with probability {values['flip']:.3g}", "a whole message"
+    if math.isinf(values["epsilon"]):
+        return f"Each client sent {sent}, with no privacy guarantee; see docs/privacy.md."
+    budget = f"epsilon {values['epsilon']:,.3g}" + (f" and delta {values['delta']:g}" if "delta" in values else "")
+    meaning = f"{budget} for {unit}"
+    if values["epsilon"] > MEANINGFUL_EPSILON:
+        meaning = f"no meaningful guarantee ({meaning})"
+    covers = "It covers these messages alone, not the models that clients train."
+    if values["noise_source"] == "the run's seed":
+        covers += " Noise of simulated clients follows from the run's seed, and hides nothing from who knows it."
+    return f"Each client sent {sent}. Privacy: {meaning}. {covers} See docs/privacy.md."
 
 
 # Tasks of the clients: train the encoder, and describe their data in a few bits.
