@@ -15,9 +15,11 @@ from fedkin.methods.clients.embedding.class_sums import (
     COUNTED,
     SENSITIVITY,
     ClassMeans,
-    ClassSums,
+    ask_class_sums,
     class_sums_of,
     cluster_class_means,
+    deviation_of,
+    find_centre,
     send_code_total,
 )
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
@@ -66,30 +68,31 @@ def test_whatever_a_server_asks_for_one_sample_changes_no_more_than_the_noise_is
 
 def test_both_releases_together_spend_the_budget_and_no_other_is_granted():
     epsilon, delta = 2.0, 1e-4
-    asked = ClassSums(epsilon, delta, pictures.CLASSES, ENCODER.width)
+    mu = gaussian_mu(epsilon, delta)
     client = pictures.client(0)
     fed = LocalFederation([client], workers=1)
-    how = {"encoder": SPEC, "vector": VECTOR}
-    centre, radius, answered = asked.centre(fed, how)
+    how = {"encoder": SPEC, "vector": VECTOR, "budget": mu}
+    centre, radius, answered = find_centre(fed, how)
     assert list(answered) == [0]
-    more = {"centre": centre, "radius": radius, "segments": pictures.CLASSES}
-    assert list(asked.ask(fed, how | more, [0])) == [0]
+    how |= {"centre": centre, "radius": radius, "segments": pictures.CLASSES, "deviation": deviation_of(mu)}
+    assert list(ask_class_sums(fed, how, [0])) == [0]
     spent = math.sqrt(float(fed.clients[0].state[SPENT].sum()))
     assert spent == pytest.approx(gaussian_mu(epsilon, delta))
     assert gaussian_delta(epsilon, spent) == pytest.approx(delta, rel=1e-3)
-    with pytest.raises(FedkinError, match=r"less left of their own budgets than method\.epsilon = 2"):
-        asked.ask(fed, how | more, [0])
+    with pytest.raises(FedkinError, match=r"less left of their own budgets than method\.epsilon"):
+        ask_class_sums(fed, how, [0])
 
 
 def test_the_noise_has_the_deviation_that_the_server_takes_off():
-    asked = ClassSums(4.0, 1e-5, pictures.CLASSES, ENCODER.width)
-    client, limits = pictures.client(0), {"deviation": asked.deviation, "budget": asked.budget}
+    mu = gaussian_mu(4.0, 1e-5)
+    client, deviation = pictures.client(0), deviation_of(mu)
+    limits = {"deviation": deviation, "budget": mu}
     sent = [
         sums(Client(0, client.x, client.y, noise=torch.Generator().manual_seed(seed)), **limits) for seed in range(50)
     ]
     noise = torch.stack(sent) - sums(client)
-    assert float(noise.std()) == pytest.approx(asked.deviation, rel=0.05)
-    assert float(noise.mean()) == pytest.approx(0.0, abs=5 * asked.deviation / math.sqrt(noise.numel()))
+    assert float(noise.std()) == pytest.approx(deviation, rel=0.05)
+    assert float(noise.mean()) == pytest.approx(0.0, abs=5 * deviation / math.sqrt(noise.numel()))
 
 
 def test_who_asks_again_gets_the_same_noise_and_it_costs_nothing():

@@ -27,7 +27,6 @@ from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.local_work import labels_of
 from fedkin.nn.encoder import ENCODER, Encoder
 from fedkin.privacy.budget import clipped, released
-from fedkin.privacy.gaussian import gaussian_mu
 
 COUNTED = 0.5
 """Contribution of a sample to its count, besides the vector of length 1 that it adds to its sum; counts may be noisier
@@ -99,72 +98,44 @@ def _counted(rows: Tensor) -> Tensor:
     return torch.cat([rows, rows.new_full((len(rows), 1), COUNTED)], 1)
 
 
-@dataclass(frozen=True)
-class ClassSums:
-    """Collects noisy sums of `segments` classes of codes of `width`, under a budget per sample, and clusters them."""
+def deviation_of(budget: float) -> float:
+    """Return the standard deviation of the noise of every number of class sums, by mu of the budget."""
+    return SENSITIVITY / (budget * math.sqrt(1 - _CENTRE_FRACTION))
 
-    epsilon: float
-    delta: float
-    segments: int
-    width: int
 
-    @property
-    def budget(self) -> float:
-        """The budget as mu of Gaussian differential privacy."""
-        return gaussian_mu(self.epsilon, self.delta)
+def find_centre(fed: Federation, how: Payload) -> tuple[Tensor, float, Replies[Tensor]]:
+    """Ask all clients for the noisy sum of their codes' directions; return their mean, a radius, and who answered.
 
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the noise on every number of the class sums."""
-        return SENSITIVITY / (self.budget * math.sqrt(1 - _CENTRE_FRACTION))
+    `how` has ``encoder``, ``vector`` and ``budget``. The mean is float32 ``(width,)``, empty if no client replied. The
+    radius, in (0, 1], is the distance from it that directions are clipped to: 0.8 times their root mean square
+    distance.
+    """
+    payload = how | {"deviation": SENSITIVITY / (how["budget"] * math.sqrt(_CENTRE_FRACTION))}
+    expected = {"total": reals(Encoder.of(how["encoder"]).width + 1)}
+    totals = _sent(fed.ask(send_code_total, dict.fromkeys(fed.present, payload), expected), "total")
+    if not totals:
+        return torch.zeros(0), 1.0, totals
+    total = torch.stack(list(totals.values())).double().sum(0)
+    centre = total[:-1] / (total[-1] / COUNTED).clamp_min(1.0)
+    centre = centre / centre.norm().clamp_min(1.0)  # a mean of unit vectors is no longer than 1
+    radius = 0.8 * math.sqrt(max(0.01, 1 - float(centre.square().sum())))
+    return centre.float(), radius, totals
 
-    def centre(self, fed: Federation, how: Payload) -> tuple[Tensor, float, Replies[Tensor]]:
-        """Ask all clients for the noisy sum of their codes' directions; return their mean, a radius, and who answered.
 
-        The mean is float32 ``(width,)``, empty if no client replied. The radius, in (0, 1], is the distance from it
-        that directions are clipped to: 0.8 times their root mean square distance.
-        """
-        deviation = SENSITIVITY / (self.budget * math.sqrt(_CENTRE_FRACTION))
-        payload = how | {"deviation": deviation, "budget": self.budget}
-        replies = fed.ask(send_code_total, dict.fromkeys(fed.present, payload), {"total": reals(self.width + 1)})
-        totals = {client: reply["total"].double() for client, reply in replies.items() if reply}
-        answered = Replies(totals, replies.missing)
-        if not totals:
-            self._check_budgets(answered)
-            return torch.zeros(0), 1.0, answered
-        total = torch.stack(list(totals.values())).sum(0)
-        centre = total[:-1] / (total[-1] / COUNTED).clamp_min(1.0)
-        centre = centre / centre.norm().clamp_min(1.0)  # a mean of unit vectors is no longer than 1
-        radius = 0.8 * math.sqrt(max(0.01, 1 - float(centre.square().sum())))
-        return centre.float(), radius, answered
+def ask_class_sums(fed: Federation, how: Payload, clients: Sequence[int]) -> Replies[Tensor]:
+    """Ask clients for their messages ``(segments * (width + 1),)``; those without enough budget are left out."""
+    expected = {"sums": reals(how["segments"], Encoder.of(how["encoder"]).width + 1)}
+    return _sent(fed.ask(send_class_sums, dict.fromkeys(clients, how), expected), "sums")
 
-    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> Replies[Tensor]:
-        """Ask clients for class sums ``(segments * (width + 1),)``; clients without enough budget are left out."""
-        payload = how | {"deviation": self.deviation, "budget": self.budget}
-        expected = {"sums": reals(self.segments, self.width + 1)}
-        replies = fed.ask(send_class_sums, dict.fromkeys(clients, payload), expected)
-        sums = {client: reply["sums"].flatten() for client, reply in replies.items() if reply}
-        answered = Replies(sums, replies.missing)
-        if not sums:
-            self._check_budgets(answered)
-        return answered
 
-    def _check_budgets(self, answered: Replies[Tensor]) -> None:
-        if not answered.missing:
-            raise FedkinError(
-                f"All clients have less left of their own budgets than method.epsilon = {self.epsilon:g}, so none "
-                "sends anything."
-            )
-
-    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """Return clusters of messages ``(m, segments * (width + 1))``, and plain values for the record."""
-        labels = cluster_class_means(ClassMeans.of(messages, self.segments, self.deviation), min_size, rng)
-        values = {"mode": "sums", "numbers": messages.shape[1], "epsilon": self.epsilon, "delta": self.delta}
-        return labels, values
-
-    def described(self) -> dict[str, Any]:
-        """Return what an unseen client needs for its message."""
-        return {"message": "sums", "deviation": self.deviation, "budget": self.budget}
+def _sent(replies: Replies[Payload], name: str) -> Replies[Tensor]:
+    """Return what clients with enough budget sent, flat; raise FedkinError if all answered, and nobody has enough."""
+    sent = Replies({i: reply[name].flatten() for i, reply in replies.items() if reply}, replies.missing)
+    if not sent and not sent.missing:
+        raise FedkinError(
+            "All clients have less left of their own budgets than method.epsilon, so none sends anything."
+        )
+    return sent
 
 
 def unseen_class_sums(client: Client, result: Mapping[str, Any]) -> Tensor:

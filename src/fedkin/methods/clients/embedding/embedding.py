@@ -25,13 +25,23 @@ from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_number, uint8, updates, within
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
-from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, nearest_by_class_means, unseen_class_sums
+from fedkin.methods.clients.embedding.class_sums import (
+    EPSILON,
+    ClassMeans,
+    ask_class_sums,
+    cluster_class_means,
+    deviation_of,
+    find_centre,
+    nearest_by_class_means,
+    unseen_class_sums,
+)
 from fedkin.methods.clients.local_work import Training, filling_of, means_by_class, trained_update, training_task
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, OneShotValues, least_clients
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
 from fedkin.nn.encoder import ENCODER, Encoder, Pretrained, choose_autoencoder
 from fedkin.privacy.budget import noise_source
+from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.privacy.randomised_response import (
     MEANINGFUL_EPSILON,
     binary,
@@ -183,43 +193,60 @@ class EmbeddingMethod(OneShotMethod):
 
     def _with_centre(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
         """Find the mean direction of all codes, around which class sums are clipped, in one exchange."""
-        sums = self._messages(state)
-        assert isinstance(sums, ClassSums)
-        centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
+        how = {"encoder": state.encoder, "vector": state.vector, "budget": self._sample_mu}
+        centre, radius, answered = find_centre(fed, how)
         if not answered:
             return self._again(fed, state, answered.missing)
         trained = Trained(sorted(answered), loss=None, missing=answered.missing)
         record = round_record(fed, trained, state.labels, phase="centre")
         return state.next(centre=centre, radius=radius), record
 
-    def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> Replies[Tensor]:
-        return self._messages(state).ask(fed, self._how(state), clients)
+    @property
+    def _sample_epsilon(self) -> float:
+        return EPSILON if self.epsilon is None else self.epsilon
 
-    def _messages(self, state: EmbeddingState) -> FlippedBits | ClassSums:
-        """Return the collector of bits or of class sums."""
-        width = Encoder.of(state.encoder).width
-        if self.message == "sums":
-            return ClassSums(EPSILON if self.epsilon is None else self.epsilon, self.delta, state.segments, width)
-        bits = state.segments * width
-        flip = self.flip if self.epsilon is None else flip_probability(self.epsilon, bits)
-        return FlippedBits(bits, flip, self.clustering)
+    @property
+    def _sample_mu(self) -> float:
+        """The budget of a sample as mu of Gaussian differential privacy."""
+        return gaussian_mu(self._sample_epsilon, self.delta)
 
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
-        """Return the settings by which clients make messages, apart from flips or noise."""
+        """Return what clients make messages by."""
         how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
-        return how | ({"centre": state.centre, "radius": state.radius} if self.message == "sums" else {})
+        if self.message == "sums":
+            noise = {"budget": self._sample_mu, "deviation": deviation_of(self._sample_mu)}
+            return how | {"centre": state.centre, "radius": state.radius} | noise
+        bits = state.segments * Encoder.of(state.encoder).width
+        return how | {"flip": self.flip if self.epsilon is None else flip_probability(self.epsilon, bits)}
+
+    def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> Replies[Tensor]:
+        how = self._how(state)
+        if self.message == "sums":
+            return ask_class_sums(fed, how, clients)
+        bits = state.segments * Encoder.of(state.encoder).width
+        replies = fed.ask(embed, dict.fromkeys(clients, how), {"bits": (-(-bits // 8),)})
+        return replies.map(lambda reply: unpacked(reply["bits"], bits))
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        smallest = least_clients(self.min_size, len(messages))
-        labels, values = self._messages(state).clustered(messages, smallest, fed.rng("grouping"))
-        values["noise_source"] = noise_source(fed)
-        values["note"] = privacy_note(values)
-        if self.message == "bits" and not labels.any():
-            values["note"] += (
+        """Cluster the clients by the tree of their bits (algorithm 2), or by that of class means."""
+        (count, length), how, rng = messages.shape, self._how(state), fed.rng("grouping")
+        smallest = least_clients(self.min_size, count)
+        values: dict[str, Any] = {"noise_source": noise_source(fed)}
+        if self.message == "sums":
+            means = ClassMeans.of(messages, how["segments"], how["deviation"])
+            labels = cluster_class_means(means, smallest, rng)
+            values |= {"mode": "sums", "numbers": length, "epsilon": self._sample_epsilon, "delta": self.delta}
+            return labels, values | {"note": privacy_note(values)}
+        labels = cluster(messages, self.clustering, smallest, rng, flips=how["flip"]).labels
+        values |= {"mode": self.clustering, "bits": length, "flip": how["flip"]}
+        values["epsilon"] = length * bit_epsilon(how["flip"])
+        note = privacy_note(values)
+        if not labels.any():
+            note += (
                 " By bits one cluster was found; method.message = 'sums' finds clusters of few clients, too, if these "
                 "have about 100 labelled samples or more."
             )
-        return labels, values
+        return labels, values | {"note": note}
 
     @staticmethod
     def nearest(result: Mapping[str, Any], messages: Tensor) -> Tensor:
@@ -231,8 +258,7 @@ class EmbeddingMethod(OneShotMethod):
         return unseen_class_sums(client, result) if "deviation" in result else message_of(client, result)[0]
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
-        how = self._how(state) | {"normalise": "segment", "batch_statistics": False}
-        return super().result(state) | how | self._messages(state).described()
+        return super().result(state) | self._how(state) | {"normalise": "segment", "batch_statistics": False}
 
     @staticmethod
     def true_bits(client: Client, result: Mapping[str, Any]) -> Tensor:
@@ -241,30 +267,6 @@ class EmbeddingMethod(OneShotMethod):
 
     def guards_samples(self) -> bool:
         return self.message == "sums"
-
-
-@dataclass(frozen=True)
-class FlippedBits:
-    """Messages of `bits` bits each, every bit flipped with probability `flip`; `mode` is how their tree is cut."""
-
-    bits: int
-    flip: float
-    mode: Mode
-
-    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> Replies[Tensor]:
-        """Ask clients for their bits ``(bits,)`` (algorithm 1)."""
-        replies = fed.ask(embed, dict.fromkeys(clients, how | {"flip": self.flip}), {"bits": (-(-self.bits // 8),)})
-        return replies.map(lambda reply: unpacked(reply["bits"], self.bits))
-
-    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """Return clusters of messages ``(m, bits)`` (algorithm 2), and plain values for the record."""
-        values = {"mode": self.mode, "bits": self.bits, "flip": self.flip}
-        values["epsilon"] = self.bits * bit_epsilon(self.flip)
-        return cluster(messages, self.mode, min_size, rng, flips=self.flip).labels, values
-
-    def described(self) -> dict[str, Any]:
-        """Return what an unseen client needs for its bits."""
-        return {"flip": self.flip}
 
 
 def privacy_note(values: Mapping[str, Any]) -> str:
