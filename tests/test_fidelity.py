@@ -96,9 +96,9 @@ def test_only_what_exists_is_named(paper: str) -> None:
 
 
 def test_a_setting_that_does_not_exist_is_told() -> None:
-    assert not is_allowed(None, "similarity", '"nothing"', ["ocfl"])
+    assert not is_allowed(None, "clusterer", '"nothing"', ["ocfl"])
     assert not is_allowed(None, "no_option", "1", ["ocfl"])
-    assert is_allowed(None, "similarity", '"paper"', ["ocfl"])
+    assert is_allowed(None, "clusterer", '"hdbscan"', ["ocfl"])
     assert is_allowed("simulation.", "drawing", '"replacement"', ["ocfl"])
 
 

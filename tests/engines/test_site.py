@@ -20,8 +20,7 @@ from fedkin.data.statistics import shapes
 from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.centralized import send_samples
-from fedkin.methods.samples.dec import send_flat_samples
+from fedkin.methods.samples.centroid_method import send_samples
 from fedkin.privacy.budget import Account
 from fedkin.secure_aggregation.client_tasks import send_key
 
@@ -143,7 +142,7 @@ def test_a_real_site_does_not_send_its_samples_away_whoever_asks(tmp_path: Path)
     with pytest.raises(FedkinError, match=r"give_all' would have the site's samples sent away"):
         site(tmp_path).answer(ask, {})
     assert site(tmp_path, simulated=True).answer(ask, {})[0]["x"].shape == (4, 3)
-    assert [name.moves_data for name in (send_samples, send_flat_samples, give_all, hide)] == [True, True, True, False]
+    assert [name.moves_data for name in (send_samples, give_all, hide)] == [True, True, False]
 
 
 @task(takes={"mu": is_number}, accounted=True)

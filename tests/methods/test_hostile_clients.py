@@ -40,9 +40,9 @@ def _names_the_liar(error: FedkinError) -> bool:
 @pytest.mark.parametrize(
     ("name", "lie"),
     [
-        ("kmeans", hostile.Lie(f"{SAMPLES}.centralized.send_samples", "points", "1e20")),
+        ("kmeans", hostile.Lie(f"{SAMPLES}.centroid_method.send_samples", "points", "1e20")),
         ("kin-graph private", hostile.Lie(f"{SAMPLES}.kingraph.private_kingraph.send_noisy_sums", "counts", "1e20")),
-        ("dec", hostile.Lie(f"{SAMPLES}.dec.send_flat_samples", "x", "torch.float64")),
+        ("dec", hostile.Lie(f"{SAMPLES}.centroid_method.send_samples", "points", "torch.float64")),
         ("sda-fc", hostile.Lie(f"{SAMPLES}.synthetic_samples.synthesise", "x", "torch.float64")),
         ("sda-fc", hostile.Lie(f"{SAMPLES}.synthetic_samples.synthesise", "x", "1e20")),
         ("fedcref", hostile.Lie(f"{FEDCREF}.score", "statistics", "minus")),
