@@ -162,7 +162,8 @@ class Block:
     def state(self, name: str) -> PerClient:
         """Return what its clients keep under a name."""
         place, part = self.array.kept[name]
-        return part.take(place[self.ids])
+        kept: PerClient = part.take(place[self.ids])
+        return kept
 
     def keep(self, name: str, values: Tensor | PerClient, places: Tensor | None = None) -> None:
         """Have clients at int64 `places` of the block, by default all, keep their part of `values` from now on."""

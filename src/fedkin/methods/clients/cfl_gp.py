@@ -27,7 +27,7 @@ from fedkin.methods.clients.client_method import (
     Trained,
     round_record,
 )
-from fedkin.methods.clients.local_work import Training, trained_update, training_of, training_task
+from fedkin.methods.clients.local_work import TRAINED, Training, trained_update, training_of, training_task
 from fedkin.nn.modules import Classifier
 
 

@@ -22,6 +22,7 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Array, Optional, counts_to, int64, reals, updates
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, Trained
 from fedkin.methods.clients.local_work import (
+    TRAINED,
     Training,
     labels_of,
     singular_vectors,
