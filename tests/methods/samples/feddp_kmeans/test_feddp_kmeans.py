@@ -113,7 +113,7 @@ def test_requests_that_would_weaken_the_noise_are_refused(ask: str):
     for wrong in ({"deviation": 0.0}, {"deviation": -1.0}, {"budget": math.inf}, {"features": "fedkin.features:x"}):
         assert task.objection({**good, **wrong}) is not None
     if "width" in payload:
-        with pytest.raises(FedkinError, match=r"not \(40, 9\)"):
+        with pytest.raises(FedkinError, match=r"not 9"):
             answer(ask, samples(), width=9, points=torch.zeros(2, 9))
     if ask == "lloyd":
         with pytest.raises(FedkinError, match="Points have 3 numbers, where rows have 5"):
