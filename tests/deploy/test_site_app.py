@@ -107,7 +107,7 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     found = run_folder.load_found(tmp_path / "run")
     population = SimpleNamespace(classes=found.classes)
     noted = replace(found.preparation, notes=["Column 'a' is odd at client south."])
-    run = SimpleNamespace(method=config.method, config=config, preparation=noted, population=population, numbers=None)
+    run = SimpleNamespace(method=config.method, config=config, preparation=noted, population=population, changes=None)
     assert _part(run, found.result, 1)["preparation"]["notes"] == []
     site = Site("north", tmp_path / "site", torch.ones(1, 1), prepare=restore_preparation)
     keep(site, Request("ab12", 1, 0, 9, 8, ""), _part(run, found.result, 1))
@@ -149,10 +149,9 @@ def test_a_result_that_a_site_was_given_goes_with_its_clusters(
     assert (kept / "result.json").exists(), "the same clusters, such as those of a run that is asked for again"
     said = clustered([0, 2, 1, 1], 11)
     assert f"The clusters are others than before, so result.json and models.safetensors in {kept} are removed" in said
-    assert sorted(path.name for path in kept.iterdir()) == ["SHA256SUMS", "labels"]
+    assert sorted(path.name for path in kept.iterdir()) == ["labels"]
     (page,) = (kept / "labels").glob("*.html")
     assert "Map of the samples" in page.read_text()
-    assert "result.json" not in (kept / "SHA256SUMS").read_text()
 
 
 def test_a_site_checks_its_file_and_data_before_anybody_sees_them(

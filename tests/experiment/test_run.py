@@ -33,7 +33,7 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
     outcome = run(tmp_path / "run")
     assert set(files(tmp_path / "run")) == {
         "config.toml", "records.jsonl", "checkpoint.safetensors", "labels/client-0.csv", "labels/client-1.csv",
-        "labels/client-2.csv", "result.json", "models.safetensors", "SHA256SUMS", "report.html", "messages.json",
+        "labels/client-2.csv", "result.json", "models.safetensors", "report.html", "messages.json",
     }  # fmt: skip
     lines = [json.loads(line) for line in (outcome.folder / "records.jsonl").read_text().splitlines()]
     assert lines == outcome.records
@@ -53,7 +53,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_chunk(tmp_path: Path) -
         contents[name] = files(tmp_path / name)
     assert contents["one"] == contents["again"]
     different = {name for name, content in contents["one"].items() if content != contents["all"][name]}
-    assert different == {"config.toml", "SHA256SUMS", "report.html"}
+    assert different == {"config.toml", "report.html"}
 
 
 def test_resuming_a_finished_run_writes_its_report_again_and_changes_nothing(tmp_path: Path) -> None:
@@ -69,7 +69,6 @@ def test_lost_records_are_refused(content: str | None, tmp_path: Path) -> None:
     run(tmp_path / "run")
     records = tmp_path / "run" / "records.jsonl"
     records.unlink() if content is None else records.write_text(content)
-    (tmp_path / "run" / "SHA256SUMS").unlink()
     with pytest.raises(FedkinError, match="has 0 lines where the checkpoint has 4 steps"):
         resume(tmp_path / "run")
 
@@ -141,7 +140,7 @@ def test_callbacks_follow_a_run_and_stop_it(tmp_path: Path) -> None:
             calls.append(status)
 
     outcome = execute(load_config("toy", OPTIONS), tmp_path / "run", callbacks=[Second()])
-    assert calls == ["begin", (0, None, 2), (1, 1, 2), 1, (2, 2, 2), 2, "finished"]
+    assert calls == ["begin", (0, None, 3), (1, 1, 3), 1, (2, 2, 3), 2, "finished"]
     assert len(outcome.records) == 2
 
 
@@ -246,8 +245,7 @@ def test_the_bar_shows_each_step_and_warnings(capsys: pytest.CaptureFixture[str]
         (["a.csv", "a.parquet"], ["a.csv", "a.parquet"]),
         (["ward/1", "St. Gallen"], ["client-0", "St. Gallen"]),
         (["Ulm", "ulm"], ["client-0", "client-1"]),
-        (["..", "client-0"], ["_client-0", "client-0"]),
-        (["CON", "nul.tar"], ["client-0", "client-1"]),
+        (["..", "client-1"], ["client-0", "client-1"]),
         (["a" * 300, "é" * 130], ["client-0", "client-1"]),
         (["\u00e9", "e\u0301"], ["client-0", "client-1"]),
     ],

@@ -1,4 +1,4 @@
-"""Next month: clusters keep their numbers, clients are asked for new rows alone, and what has changed is said."""
+"""Next month: clusters keep their numbers and names, and what has changed is said."""
 
 import json
 import shutil
@@ -15,17 +15,14 @@ from hypothesis import strategies as st
 
 import fedkin
 from fedkin.clustering.matching import corresponding, table_of
-from fedkin.core.payload import load_tree
 from fedkin.data.encoding import Encoding
-from fedkin.experiment.numbering import CHANGES, CHANGES_PAGE, Earlier
+from fedkin.experiment.numbering import CHANGES, Earlier
 from fedkin.experiment.run import resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, RECORDS, read_lines
 from fedkin.methods.samples.kfed import KFedMethod
 from shell import fedkin as command
 
 CENTRES = {"young": (20, 50), "middle": (50, 90), "old": (85, 60)}
 SITES = ("north", "south", "west")
-OWN = ["--set", "method.common_micro_clusters=false"]
 
 
 def patients(site: str, month: str, kinds: dict[str, int], shift: float = 0.0) -> pd.DataFrame:
@@ -88,67 +85,24 @@ def named(out: str) -> dict[str, int]:
     return numbers
 
 
-@pytest.mark.parametrize(("method", "more"), [("kin-graph", []), ("kin-graph", OWN)])
-def test_new_rows_join_what_was_sent_before(method: str, more: list[str]) -> None:
-    run(method, "nov", "r1", "--clusters", "3", *more)
-    numbers, before = named("r1"), contents(Path("r1"))
-    assert command("update", "r1", "dec", "--out", "r2", "-q") == 0
-    assert contents(Path("r1")) == before
-    assert kinds_of("r2") == {kind: {numbers[kind]} for kind in ("old", "young")}
-    names = {str(number): kind for kind, number in numbers.items()}
-    assert json.loads(Path("r2/cluster_names.json").read_text()) == names
-    tree = changes_of("r2")
-    assert {each["name"]: each["status"] for each in tree["clusters"]} == {
-        "young": "kept", "old": "kept", "middle": "empty"
-    }  # fmt: skip
-    assert (tree["moved"], tree["anew"]) == (0, False)
-    assert "north-" not in (Path("r2") / CHANGES_PAGE).read_text(), "no row is in the page"
-    # Rows of before among the new ones are recognised by their ids, also those of two months ago.
-    assert command("update", "r2", "both", "--out", "r3", "-q") == 0
-    assert kinds_of("r3") == {kind: {number} for kind, number in numbers.items()}
-    state = load_tree(Path("r3") / CHECKPOINT)["state"]
-    assert 330 <= int(state["counts"].sum()) <= 336, "each row counts once, but for a few in cells below the minimum"
-    assert changes_of("r3")["rows"] == 336
-    received = [line["received"] for line in read_lines(Path("r2") / RECORDS)]
-    assert received == sorted(received)
-    assert 0 < received[-1] < read_lines(Path("r1") / RECORDS)[-1]["received"], "of this month alone"
-
-
-def test_a_killed_update_is_resumed_to_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    run("kin-graph", "nov", "r1", *OWN)
-    assert command("update", "r1", "dec", "--out", "whole", "-q") == 0
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("fedkin.experiment.numbering.Changes.write", interrupt)
-        assert command("update", "r1", "dec", "--out", "killed", "-q") == 130
-    resume(Path("killed"))
-    assert contents(Path("killed")) == contents(Path("whole"))
-
-
-def test_one_that_is_away_still_counts_and_can_be_forgotten() -> None:
-    run("kin-graph", "nov", "r1", "--clusters", "3", *OWN)
-    assert command("update", "r1", "dec", "--out", "r2", "-q") == 0
-    assert "west" in (Path("r2") / "config.toml").read_text()
-    owners = load_tree(Path("r2") / CHECKPOINT)["state"]["own"][:, 0].unique().tolist()
-    assert owners == [0, 1, 2, 3], "east, north, south, and west, which has no file"
-    assert command("forget", "r2", "--client", "west", "--out", "r3", "-q") == 0
-    assert load_tree(Path("r3") / CHECKPOINT)["state"]["own"][:, 0].unique().tolist() == [0, 1, 2]
-    assert command("update", "r2", "nov", "--out", "r4", "-q") == 0, "west is back"
-    assert len(labels_of("r4/labels/west.csv")) == 90
-    assert command("forget", "r2", "--client", "west", "--retrain", "--out", "r5", "-q") == 2
-
-
 def test_a_run_keeps_the_numbers_of_another() -> None:
     run("ffcm", "nov", "r1", "--clusters", "3")
-    numbers = named("r1")
+    numbers, before = named("r1"), contents(Path("r1"))
     seeds = [seed for seed in range(1, 9) if (run("ffcm", "nov", f"s{seed}", "--clusters", "3", "--seed", str(seed)))
              or kinds_of(f"s{seed}") != kinds_of("r1")]  # fmt: skip
     seed = str(seeds[0])
     run("ffcm", "both", "r2", "--clusters", "3", "--seed", seed, "--like", "r1")
+    assert contents(Path("r1")) == before
     assert kinds_of("r2") == {kind: {number} for kind, number in numbers.items()}
+    assert json.loads(Path("r2/cluster_names.json").read_text()) == {str(numbers[kind]): kind for kind in numbers}
+    tree = changes_of("r2")
+    assert (tree["rows"], tree["moved"]) == (336, 0)
+    assert {each["name"]: each["now"] - each["before"] for each in tree["clusters"]} == {
+        "young": 36, "middle": 0, "old": 30
+    }  # fmt: skip
+    page = Path("r2/report.html").read_text()
+    assert "What has changed" in page
+    assert "north-" not in page, "no row is in the page"
     rows = command_output("predict", "r2", "both/north.csv", "--memberships")
     assert list(rows["cluster"]) == list(labels_of("r2/labels/north.csv"))
     assert list(rows[["membership_0", "membership_1", "membership_2"]].to_numpy().argmax(1)) == list(rows["cluster"])
@@ -161,58 +115,55 @@ def test_a_run_keeps_the_numbers_of_another() -> None:
     assert not Path("r3").exists()
 
 
+def test_clusters_without_rows_are_said_and_a_new_one_has_a_new_number() -> None:
+    run("kfed", "dec", "r1", "--clusters", "2")
+    run("kfed", "nov", "r2", "--clusters", "3", "--like", "r1")
+    (new,) = [each for each in changes_of("r2")["clusters"] if not each["before"]]
+    assert (new["cluster"], new["now"]) == (2, 90)
+    run("kfed", "dec", "r3", "--clusters", "2", "--like", "r2")
+    gone = [each for each in changes_of("r3")["clusters"] if not each["now"]]
+    assert [each["before"] for each in gone] == [90]
+
+
+def test_a_run_that_is_killed_at_its_end_is_resumed_to_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    run("kin-graph", "nov", "r1")
+    run("kin-graph", "both", "whole", "--like", "r1")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedkin.experiment.numbering.Changes.part", interrupt)
+        assert (
+            command("run", "kin-graph", "both", "--set", "evaluation.map=none", "--out", "killed", "--like", "r1")
+            == 130
+        )
+    resume(Path("killed"))
+    assert contents(Path("killed")) == contents(Path("whole"))
+
+
 def command_output(*arguments: str) -> pd.DataFrame:
     assert command(*arguments, "--out", "rows.csv") == 0
     return pd.read_csv("rows.csv")
 
 
-def test_what_has_changed_much_is_to_be_clustered_anew() -> None:
-    run("kin-graph", "nov", "r1", "--clusters", "3", *OWN)
-    numbers = named("r1")
-    older = {site: patients(site, "jan", {"young": 40, "old": 40}, shift=4.0) for site in SITES}
-    write("jan", older)
-    assert command("update", "r1", "jan", "--out", "r2", "-q") == 0
-    tree = changes_of("r2")
-    drifted = {each["cluster"]: each["drifts"] for each in tree["clusters"] if each["status"] == "drifted"}
-    assert drifted.keys() == {numbers["young"], numbers["old"]}
-    assert all(drifts[0].startswith("age ") for drifts in drifted.values())
-    assert tree["anew"]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("nowhere", "dec"),
-        ("r1", "nowhere"),
-        ("r1", "empty"),
-        ("r1", "other"),
-        ("r1", "dec", "--out", "r1"),
-        ("clients", "dec"),
-        ("real", "dec"),
-        ("damaged", "dec"),
-        ("half", "dec"),
-    ],
-)
-def test_what_cannot_be_updated_is_refused_in_a_sentence(
-    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run("kin-graph", "nov", "r1", "--clusters", "3", *OWN)
-    write("other", {site: pd.DataFrame({"height": range(9), "id": range(9)}) for site in SITES})
-    write("empty", {site: pd.DataFrame({"age": [], "weight": [], "id": []}) for site in SITES})
-    for copy in ("real", "damaged", "half", "clients"):
+@pytest.mark.parametrize("like", ["nowhere", "clients", "damaged", "half", "other"])
+def test_what_has_no_numbers_to_keep_is_refused_in_a_sentence(like: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run("kfed", "nov", "r1", "--clusters", "3")
+    write("tall", {site: pd.DataFrame({"height": range(9), "id": range(9)}) for site in SITES})
+    for copy in ("damaged", "half"):
         shutil.copytree("r1", copy)
-    (Path("real") / LEDGER).write_text("{}")
-    (Path("damaged") / "labels" / "north.csv").write_text("row,id,cluster\n")
-    (Path("half") / "result.json").unlink()
-    if arguments[0] == "clients":
-        shutil.rmtree("clients")
+    (Path("damaged") / "labels" / "north.csv").write_text("row,id\n")
+    (Path("half") / "report.html").unlink()
+    if like == "other":
+        run("kfed", "tall", "other", "--clusters", "2")
+    if like == "clients":
         quick = ["--set", "method.rounds=1", "--set", "simulation.clients=3"]
         assert command("run", "ifca", "digits", "--out", "clients", "-q", *quick) == 0
     before = sorted(path.name for path in Path().iterdir())
     capsys.readouterr()
-    assert command("update", *arguments) == 2
-    sentences = [line for line in capsys.readouterr().err.splitlines() if "clusters the rows" not in line]
-    assert len(sentences) == 1
+    assert command("run", "kfed", "dec", "--clusters", "2", "--like", like, "--out", "new") == 2
+    assert capsys.readouterr().err.count("\n") <= 2
     assert sorted(path.name for path in Path().iterdir()) == before
 
 
@@ -222,13 +173,12 @@ def test_numbers_follow_whatever_a_method_calls_clusters(before: list[int], orde
     after = np.unique(np.array(order)[old], return_inverse=True)[1]
     encoding = Encoding.unchanged("none", (1,))
     earlier = Earlier("r1", KFedMethod, {"n_clusters": 9, "features": "raw"}, encoding, {})
-    found = {"n_clusters": int(after.max()) + 1, "features": "other"}
-    numbers = earlier.numbers(table_of(old, after, (9, 1)), found)
+    numbers = earlier.numbers(table_of(old, after, (9, 1)))
     assert np.array_equal(numbers.by_cluster.numpy()[after], old)
     assert numbers.count == 9, "numbers that were ever given are not given again"
     # Clusters with half of the rows of either in common have new numbers, and no two have the same.
     halves = np.arange(len(old)) % 2
-    mixed = earlier.numbers(table_of(old, halves, (9, 2)), {"n_clusters": 2, "features": "other"}).by_cluster.tolist()
+    mixed = earlier.numbers(table_of(old, halves, (9, 2))).by_cluster.tolist()
     assert len(set(mixed)) == 2
     assert {number for number in mixed if number < 9} == set(corresponding(table_of(old, halves)))
 
@@ -238,7 +188,7 @@ def test_numbers_follow_whatever_a_method_calls_clusters(before: list[int], orde
     [lambda: fedkin.KinGraph(random_state=0), lambda: fedkin.KMeans(n_clusters=3, random_state=1)],
     ids=["kin-graph", "anew"],
 )
-def test_an_estimator_takes_in_new_rows(make: Callable[[], Any]) -> None:
+def test_an_estimator_keeps_numbers_and_names(make: Callable[[], Any]) -> None:
     first, both = ({path.stem: pd.read_csv(path) for path in sorted(Path(each).iterdir())} for each in ("nov", "both"))
     model = make().fit(first)
     old = {name: dict(zip(first[name]["id"], labels, strict=True)) for name, labels in model.labels_.items()}
@@ -249,7 +199,7 @@ def test_an_estimator_takes_in_new_rows(make: Callable[[], Any]) -> None:
         now = dict(zip(both[name]["id"], model.labels_[name], strict=True))
         assert [now[row] for row in rows] == list(rows.values())
     assert list(model.cluster_names_.values()) == ["old"]
-    assert (model.changes_.rows, model.changes_.moved, model.changes_.anew) == (336, 0, False)
+    assert (model.changes_.rows, model.changes_.moved) == (336, 0)
     assert list(model.predict(both["north"])) == list(model.labels_["north"])
 
 

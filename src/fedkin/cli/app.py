@@ -33,7 +33,7 @@ Decorator = Callable[[Any], Any]
 SECTIONS = {
     "Runs": ("run", "cluster", "resume", "pretrain"),
     "Finished runs": (
-        "predict", "assign", "update", "cut", "forget", "name", "costs", "attack", "disclosure",
+        "predict", "assign", "cut", "forget", "name", "costs", "attack", "disclosure",
     ),
     "Many runs": ("compare", "reproduce"),
     "More": ("federation", "list"),
@@ -89,7 +89,6 @@ def _check_experiment(value: str) -> object:
 
 
 METHOD = Name(lambda: METHODS, _check_experiment)
-RUN_OR_METHOD = Name(lambda: METHODS, lambda value: Path(value).is_dir() or _check_experiment(value))
 SCENARIO = Name(lambda: SCENARIOS, lambda name: target_of("scenario", name))
 DATA = Name(lambda: EMBEDDED)
 SAMPLES = Name(lambda: EMBEDDED, locate)

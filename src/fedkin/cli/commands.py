@@ -20,7 +20,6 @@ from fedkin.cli.app import (
     NETWORKS,
     PATH,
     RUN,
-    RUN_OR_METHOD,
     SAMPLES,
     SCENARIO,
     Group,
@@ -41,7 +40,7 @@ from fedkin.cli.app import (
     settings,
     show,
 )
-from fedkin.core.errors import FILE, FedkinError, at_door, toml_text, unknown_name
+from fedkin.core.errors import FILE, at_door, toml_text, unknown_name
 from fedkin.data.names import locate
 from fedkin.experiment import registry
 from fedkin.experiment.terminal_tables import table_text
@@ -315,23 +314,6 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
 
 @app.command()
 @run_folder()
-@argument(
-    "data", "What clients have now, with rows of before or without: a folder with one file each; or `federation`, the "
-    "sites' own.", "DATA",
-)  # fmt: skip
-@results("Folder for the results; by default one beside the run's.")
-def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool) -> None:
-    """Update a run by next month's rows. Clusters keep their numbers, and changes.html says what changed."""
-    beside = (folder.with_name(f"{folder.resolve().name}-update-{count}") for count in itertools.count(1))
-    target = out or next(place for place in beside if not place.exists())
-    from fedkin.experiment.revision import update as updated
-
-    if show(target, lambda progress: updated(folder, data, target, progress), as_json, quiet) is None:
-        print(_PREPARED.format(target=target, out=target.resolve(), how="the experiment"))
-
-
-@app.command()
-@run_folder()
 @option("--clusters", "Number of clusters.", type=int, required=True)
 @results("Folder for the results; by default one beside the run's.")
 def cut(folder: Path, clusters: int, out: Path | None, as_json: bool, quiet: bool) -> None:
@@ -391,24 +373,16 @@ def name(folder: Path, pairs: tuple[str, ...], as_json: bool) -> None:
 
 @app.command()
 @run_folders
-@option("--target", "Count until a number is reached, such as personal_accuracy=0.95.", "METRIC=NUMBER")
 @as_json
-def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
+def costs(folders: tuple[Path, ...], as_json: bool) -> None:
     """Show what runs cost: bytes and seconds, by phase."""
-    from fedkin.studies.costs import costs_of, target_in
+    from fedkin.studies.costs import costs_of
 
-    goal = None if target is None else target_in(target)
-    if target is not None and goal is None:
-        raise FedkinError(f"--target '{target}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
-    by_run = {str(folder): costs_of(folder, goal) for folder in folders}
+    by_run = {str(folder): costs for folder in folders if (costs := costs_of(folder)) is not None}
     if as_json:
-        trees = {
-            run: costs if costs is None else json.loads(costs.to_json(orient="index")) for run, costs in by_run.items()
-        }
-        print(json.dumps(trees))
-        return
-    for run, costs in by_run.items():
-        print(f"{run}\n{f'{target} not reached' if costs is None else costs.to_string(na_rep='–')}\n")
+        print(json.dumps({run: json.loads(costs.to_json(orient="index")) for run, costs in by_run.items()}))
+    else:
+        print("\n\n".join(f"{run}\n{costs.to_string(na_rep='–')}" for run, costs in by_run.items()))
 
 
 @app.command()
@@ -424,26 +398,19 @@ def attack(folder: Path, out: Path | None, device: str) -> None:
 
 
 @app.command()
-@argument("what", "Folder of a run, a method's name or a .toml file.", "RUN-or-EXPERIMENT", type=RUN_OR_METHOD)
-@out("File to write the page to; by default disclosure.html, in the run's folder if it is one.")
-@settings("Any key of an experiment, such as federation.secure_sums=true.")
-@as_json
+@run_folder()
+@out("File to write the page to; by default disclosure.html in the run's folder.")
 @quiet
-def disclosure(what: str, out: Path | None, settings: tuple[str, ...], as_json: bool, quiet: bool) -> None:
-    """Say what leaves a client, message by message. For a board; an experiment is tried on a few rows."""
-    from fedkin.experiment.disclosure import PAGE, disclosure_of_run, rehearsed
+def disclosure(folder: Path, out: Path | None, quiet: bool) -> None:
+    """Say what left a run's clients, message by message. For a board, to print."""
+    from fedkin.experiment.disclosure import PAGE, disclosure_of_run
+    from fedkin.report.figures import PageView
     from fedkin.report.page import write_page
 
-    folder = Path(what)
-    if folder.is_dir() and settings:
-        raise FedkinError(f"{folder} is a run, whose settings are as they were; --set is for an experiment.")
-    leaving = disclosure_of_run(folder) if folder.is_dir() else rehearsed(what, settings)
-    place = out or (folder if folder.is_dir() else Path()) / PAGE
-    write_page(place, leaving.page())
-    if as_json:
-        print(leaving.to_json(), end="")
-    elif not quiet:
-        print("\n".join([*leaving.sentences(), f"Page to print: {place}"]))
+    leaving, place = disclosure_of_run(folder), out or folder / PAGE
+    write_page(place, PageView(f"What leaves a client of {folder.name}", "", parts=[leaving]))
+    if not quiet:
+        print("\n".join([*leaving.paragraphs, f"Page to print, with all messages: {place}"]))
 
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:

@@ -327,22 +327,6 @@ class HasNodes(Protocol):
         """Return the groups of a finished run's `state`."""
 
 
-NEW = "new_rows"
-"""In the state of a client of an updated run: whether the run before had no description of a row, bool ``(n,)``."""
-
-
-@runtime_checkable
-class CanUpdate(Protocol):
-    """Takes new rows and clients into a finished run: clients describe new rows alone, see `described_rows`."""
-
-    def updated(self, state: Any, clients: Mapping[int, int]) -> Any:
-        """Return a finished run's `state` before the step in which clients send what is of their new rows.
-
-        `clients` are the new ids of those that took part, by their old ones. ``None`` where what they sent cannot be
-        used again.
-        """
-
-
 @runtime_checkable
 class SendsBits(Protocol):
     """Has clients send bits, some of them flipped, which can be attacked."""

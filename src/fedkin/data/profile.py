@@ -11,7 +11,7 @@ sample, which is no client's row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Self
@@ -22,14 +22,13 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, client_task
 from fedkin.core.client import Column
 from fedkin.core.errors import RefusalError
-from fedkin.core.method import NEW
-from fedkin.core.replies import MAX_COUNT, Expected, Optional, counts_to, doubles, int64, is_flag, is_text, one_of
+from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, int64, is_text
 from fedkin.core.runner import predicted_clusters
 from fedkin.core.seeds import Secret
 from fedkin.core.tasks import named_object
 from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.preparation import encoding_of, is_encoding, new_rows
+from fedkin.data.preparation import encoding_of, is_encoding
 from fedkin.data.schema import aligned, are_columns, are_numbers, columns_of, plain
 from fedkin.data.statistics import UNIT, count_lengths, smallest_group, unit_of
 from fedkin.secure_aggregation.client_tasks import Term
@@ -40,8 +39,6 @@ _FRACTIONS = ("sum", "squares", "typical_sum")
 MAX_CLUSTERS = 2**15
 _LARGEST_SQUARE = 1e20
 """Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
-EARLIER = "earlier_clusters"
-"""In a client's state: the clusters of its rows by an earlier result, int64 ``(n,)``, where it was sent one."""
 BY_CLUSTER = ("samples", "filled", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts")
 """Tensors of a profile with a row for each cluster."""
 _TENSORS = (*BY_CLUSTER, "around")
@@ -119,20 +116,6 @@ class ClusterProfile:
             centres[:, start : start + means.shape[1]] = means
         return centres if encoding.mode == "none" else (centres - encoding.mean) / encoding.scale
 
-    def with_before(self, before: Self, clusters: Tensor, clients: Mapping[int, int]) -> Self:
-        """Return the profile of these rows and of those of `before` together, whose columns are encoded alike.
-
-        `clusters`, int64 by cluster of `before`, are those here, and `clients` the ids here by those before.
-        """
-
-        def moved(part: Tensor) -> Tensor:
-            return part.new_zeros(len(self.samples), *part.shape[1:]).index_add(0, clusters[: len(part)], part)
-
-        tensors = {name: getattr(self, name) + moved(getattr(before, name)) for name in BY_CLUSTER}
-        members = {clients[i]: moved(sizes) for i, sizes in before.members.items() if i in clients}
-        both = {i: sum(each.get(i, 0) for each in (self.members, members)) for i in {*self.members, *members}}
-        return replace(self, rows=self.rows + before.rows, members=dict(sorted(both.items())), **tensors)  # type: ignore[arg-type]
-
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
@@ -153,7 +136,7 @@ class ClusterProfile:
 
 _QUESTION: Expected = {
     "columns": are_columns, "n_clusters": counts_to(MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
-    "min_members": counts_to(MAX_COUNT), "of": Optional(one_of("clusters", EARLIER)), "new": Optional(is_flag),
+    "min_members": counts_to(MAX_COUNT),
 }  # fmt: skip
 
 
@@ -168,18 +151,11 @@ _QUESTION: Expected = {
     sends="By cluster and column: how many rows, their mean and spread, and frequent categories", fewest="min_members",
 )  # fmt: skip
 def cluster_cells(client: Client, payload: Payload) -> Payload:
-    """Report sums by cluster and column of a table, without cells of too few values; zeros without clusters.
-
-    They are of ``new`` rows alone where those of before were described already.
-    """
-    clusters, k, columns = client.state.get(payload.get("of", "clusters")), payload["n_clusters"], columns_of(payload)
+    """Report sums by cluster and column of a table, without cells of too few values; zeros without clusters."""
+    clusters, k, columns = client.state.get("clusters"), payload["n_clusters"], columns_of(payload)
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         zeros = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in _shapes(columns, k).items()}
         return {name: part if name in _FRACTIONS else part.long() for name, part in zeros.items()}
-    if payload.get("new"):
-        client = new_rows(client)
-        clusters = clusters[client.state[NEW]] if NEW in client.state else clusters
-    assert client.table is not None
     minimum = smallest_group(client, payload)
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
     reported = reportable(clusters, ~values.isnan(), k, minimum)
@@ -269,15 +245,13 @@ def _nearest(points: Tensor, minimum: int) -> Tensor:
 
 
 def profile_clusters(
-    fed: Federation, encoding: Encoding, n_clusters: int, min_members: int = MIN_MEMBERS, of: str = "clusters",
-    new: bool = False,
-) -> ClusterProfile | None:  # fmt: skip
+    fed: Federation, encoding: Encoding, n_clusters: int, min_members: int = MIN_MEMBERS
+) -> ClusterProfile | None:
     """Ask every client for its part of the profile, and add up the replies; ``None`` where no client gives any.
 
     It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`. The clients
-    of `fed` have tables, encoded by `encoding`, and in their state clusters `of` this name, int64, in
+    of `fed` have tables, encoded by `encoding`, and in their state clusters, int64, in
     ``0..n_clusters-1``. `min_members`, at least 5, is how many values a cell needs for its sums to leave its client.
-    The profile is of `new` rows alone, or of all.
     """
     columns = encoding.schema.columns
     starts = [start for _, start, _ in encoding.blocks]
@@ -285,7 +259,6 @@ def profile_clusters(
     unit = unit_of(encoding.scale.double()[starts])
     payload: Payload = {
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
-        **({} if of == "clusters" else {"of": of}), **({"new": True} if new else {}),
     }  # fmt: skip
     shapes = _shapes(columns, n_clusters)
     if fed.secure_sums:
@@ -320,7 +293,7 @@ def profile_clusters(
     sends="How many rows of each earlier cluster are in each new one", fewest="min_members",
 )  # fmt: skip
 def count_transitions(client: Client, payload: Payload) -> Payload:
-    """Report how many rows of each cluster ``before`` are in each ``after``; the former stay in the client's state.
+    """Report how many rows of each cluster ``before`` are in each ``after``.
 
     Of each new cluster, a site leaves cells of fewer than ``min_members`` out, so that none is found by subtraction; a
     simulated client counts all.
@@ -333,7 +306,7 @@ def count_transitions(client: Client, payload: Payload) -> Payload:
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise RefusalError(f"'{payload['method']}' is no method.", public=True)
     x = _encoded_as(client, Encoding.from_tree(payload["encoding"]))
-    old = client.state[EARLIER] = predicted_clusters(method, payload["result"], x)
+    old = predicted_clusters(method, payload["result"], x)
     inside = clusters[:, None] == torch.arange(after)
     counted = reportable(
         old, inside, before, smallest_group(client, payload) if isinstance(client.noise, Secret) else 1

@@ -37,9 +37,6 @@ from fedkin.experiment.run_folder import (
     LEDGER,
     RECORDS,
     RESULT,
-    UPDATE,
-    load_checkpoint,
-    run_config,
     write_config,
 )
 from fedkin.report.measures import privacy_of_samples
@@ -50,16 +47,12 @@ from fedkin.secure_aggregation.sums import direct_failures
 
 @dataclass
 class _Ledger:
-    """A run's token, its sites' identities in order of id, the keys that names are bound to, and classes.
-
-    `like` is the token of the run that it updates, whose memory sites begin with.
-    """
+    """A run's token, its sites' identities in order of id, the keys that names are bound to, and classes."""
 
     run: str
     sites: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     classes: list[str] = field(default_factory=list)
-    like: str = ""
 
 
 def server_app(folder: Path) -> ServerApp:
@@ -127,7 +120,6 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             keys=ledger.keys,
             listed=federation.listed,
             forgotten=forgotten,
-            grows=_is_due(folder),
         )
         members = roster.gather(count, federation.patience)
         order += [member.name for member in members if member.name not in order]
@@ -141,7 +133,6 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             {name: roster.members[name].identity for name in order},
             {name: key for name in order if (key := roster.members[name].key)},
             classes,
-            ledger.like,
         )
         write_secret(folder / LEDGER, (json.dumps(asdict(ledger), indent=2) + "\n").encode())
         fed = FlowerFederation(
@@ -151,7 +142,6 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             federation.timeout,
             classes,
             order=order,
-            like=ledger.like,
             min_clients=federation.min_clients,
             on_drop=_log,
         )
@@ -205,8 +195,7 @@ def _log(text: str) -> None:
 def _claimed(config: Config, folder: Path) -> Config:
     """Assign `folder` to this experiment, or check that it belongs to it, but for whose numbers of clusters it keeps.
 
-    That `fedkin update` and `fedkin cut` say in the folder alone; the experiment is returned with it. An update that
-    has not begun may have more sites than the run before.
+    That `fedkin cut` says in the folder alone; the experiment is returned with it.
     """
     if config.federation.sites is None and not config.federation.listed:
         raise FedkinError("'federation.sites' has no default on a real federation; give the number of sites.")
@@ -218,10 +207,6 @@ def _claimed(config: Config, folder: Path) -> Config:
             config = config_of({**config.tables, "evaluation": {**config.tables["evaluation"], "like": like}})
         if path.read_text(encoding="utf-8") == config.to_toml():
             return config
-        then, now = ({**each.tables, "federation": None} for each in (run_config(folder), config))
-        if _is_due(folder) and then == now:
-            write_config(folder, config)
-            return config
     if path.exists() and any((folder / name).exists() for name in (CHECKPOINT, RECORDS, RESULT)):
         raise FedkinError(
             f"{folder} holds another experiment; give another folder, as in flwr run . federation -c "
@@ -232,16 +217,11 @@ def _claimed(config: Config, folder: Path) -> Config:
     return config
 
 
-def _is_due(folder: Path) -> bool:
-    """Return whether the run in `folder` updates another and has not begun, so that more sites can join."""
-    return (load_checkpoint(folder / CHECKPOINT) or {}).get(UPDATE) == "due"
-
-
 def _part(run: Run, result: dict[str, Any], client: int) -> Payload:
     """Return a site's part of the result: its cluster's model, or the numbers of its samples' clusters, if others."""
     method: Any = run.method
-    if run.numbers is not None:
-        return {"numbers": run.numbers.by_cluster, "count": run.numbers.count}
+    if run.changes is not None:
+        return {"numbers": torch.tensor(run.changes.numbers), "count": run.changes.count}
     if method.traits.clusters != "clients" or not result["module"]:
         return {}
     share = {

@@ -200,7 +200,6 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         # `fedkin predict` reads the site's new rows alike.
         how = tomli_w.dumps({"data": (site.reading or NO_OPTIONS).of_files})
         write_atomically(folder / run_folder.READING, how)
-    run_folder.write_sums(folder, (*run_folder.RESULTS, run_folder.READING))
     print(f"fedkin: The site's results of run {request.run} are in {folder}.", flush=True)
 
 

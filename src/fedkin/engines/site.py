@@ -29,7 +29,6 @@ from fedkin.core.replies import is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.tasks import known_task, run_task, trusted_packages
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.preparation import carried_over
 from fedkin.privacy.budget import Account
 from fedkin.secure_aggregation.client_tasks import SiteIdentity, own_public_text
 
@@ -94,7 +93,7 @@ class Request:
     `run` is the token of the run, lower-case hexadecimal; a site keeps a memory for each. `client` is the site's number
     in the run. Exchanges count from 1; `settled` is the one that the server's last checkpoint was made after, beyond
     which it never goes back. `task` is ``module.function``; empty where none is to be done. `classes` are as the run
-    numbers them; empty where samples are unlabelled. `like` is the token of the run that this one updates, if any.
+    numbers them; empty where samples are unlabelled.
     """
 
     run: Annotated[str, Field(pattern="^[0-9a-f]{1,64}$")]
@@ -104,7 +103,6 @@ class Request:
     settled: Annotated[int, Field(ge=0)]
     task: str
     classes: list[str] = field(default_factory=list)
-    like: Annotated[str, Field(pattern="^[0-9a-f]{0,64}$")] = ""
     __pydantic_config__: ClassVar = ConfigDict(strict=True, extra="forbid")
 
     def to_json(self) -> str:
@@ -176,11 +174,6 @@ class Memory:
         if exchanges and self._held() not in exchanges:
             write_atomically(self.folder / _HELD, str(exchanges[-1]))
 
-    def ended(self) -> dict[str, Tensor]:
-        """Return the state that the run has ended with; empty if the site did not see its end."""
-        path = self._path(self._held())
-        return dict(load_tree(path)) if path.exists() else {}
-
     def _held(self) -> int:
         path = self.folder / _HELD
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
@@ -204,8 +197,6 @@ class Memory:
         before = [exchange for exchange in exchanges if exchange < request.exchange]
         if before:
             client.state = dict(load_tree(self._path(before[-1])))
-        elif request.like and (ended := Memory(self.folder.with_name(request.like)).ended()):
-            client.state |= carried_over(ended)
         settled = [exchange for exchange in before if exchange <= request.settled]
         needless = set(settled[:-1]) - {self._held()}  # the server goes back to its last checkpoint at most
         for exchange in needless.union(exchanges[len(before) :]):

@@ -242,7 +242,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             # All attributes are set once the steps are done: a fit that fails leaves the model as it was.
             attributes = {
                 "records_": [], "certificates_": [], "cluster_names_": {}, "preparation_": preparation,
-                "_label": inputs.label, "_run_seed": seed, "_named": named, "_updates": 0,
+                "_label": inputs.label, "_run_seed": seed, "_named": named,
                 "feature_names_in_": np.array(columns, object),
                 "n_features_in_": len(columns) or clients[0].x[0].numel(),
             }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -24,23 +24,20 @@ from fedkin.clustering.node_votes import counted
 from fedkin.core import Client, FedkinError, runner
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
-from fedkin.core.method import CanForget, CanUpdate, Nodes
+from fedkin.core.method import CanForget, Nodes
 from fedkin.core.runner import Callback
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
-from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.population import Population
-from fedkin.data.preparation import STATE, carried_over
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import ByClient, Inputs, fitted_position, map_clients, read_clients
-from fedkin.estimators.estimator import Estimator, FitRunner
+from fedkin.estimators.estimator import Estimator
 from fedkin.estimators.training import FeaturesOrName, features_of
 from fedkin.experiment.numbering import Earlier, compared
-from fedkin.experiment.prediction import explain
+from fedkin.experiment.prediction import why
 from fedkin.experiment.revision import kept_of
 from fedkin.experiment.run_folder import sizes_of
-from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 from fedkin.methods.samples.sample_method import SampleMethod
@@ -97,12 +94,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     labels_: ByClient
     _earlier: Earlier | None = None
     """What clusters were before, whose numbers the next ones keep."""
-    _clients_before: Mapping[int, int] | None = None
-    """In an update that adds new rows, the clients' positions by those of before."""
     _offsets: NDArray[np.int64] | None = None
     """Where the rows of each client begin, and the last's end, if clients were one array."""
-    _away: Mapping[str, dict[str, Tensor]] = {}
-    """What clients that an update was without are to remember when they come back."""
 
     @checked_keywords
     def fit(self, X: Any, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:  # noqa: N803
@@ -123,45 +116,21 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             labels per client, in order or by name. Labels are left out. By default they are in the pairs, or in the
             first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some.
         """
-        self._earlier = self._clients_before = None
+        self._earlier = None
         return self._fit(read_clients(X, y, self._table_options()), callbacks)
 
     @checked_keywords
     def update(self, X: Any, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:  # noqa: N803
-        """Take in next month's rows and clients; clusters keep their numbers and names.
+        """Fit anew, such as with next month's rows and clients beside those of before; clusters keep their numbers.
 
-        Clients are the same by their names, and rows by their ids, where a column has some, or by what they hold.
-        `KinGraph` adds what clients send of new rows to what was sent before; samples are prepared as in `fit`. Other
-        methods are fitted on `X` anew. `changes_` says what has changed; `describe` is of the rows of before, as they
-        were described then, and of new ones together. Parameters and errors are those of `fit`.
+        They also keep their names: a cluster is the same if more than half of the rows of either are in both.
+        `changes_` says what has changed. Parameters and errors are those of `fit`.
         """
         check_is_fitted(self, "result_")
         self._refuse_array(X, "updated", "fit on all rows instead")
-        inputs, method = read_clients(X, y, self._table_options()), self._made()
-        names, clients = inputs.population.names, inputs.population.clients
-        with self._on_device(), at_door(PYTHON):
-            numbers = {name: place for place, name in enumerate(dict.fromkeys([*names, *self.client_names_]))}
-            places = {old: numbers[name] for old, name in enumerate(self.client_names_)}
-            state = method.updated(self._state, places) if isinstance(method, CanUpdate) else None
-            self._earlier = self._as_earlier()
-            if state is None:
-                return self._fit(inputs, callbacks)
-            private = {**self._away, **dict(zip(self.client_names_, self._private, strict=True))}
-            self._away = {name: carried_over(each) for name, each in private.items() if name not in names}
-            common = next(({STATE: each[STATE]} for each in private.values() if STATE in each), {})
-            updated = [
-                replace(each, x=self.preparation_.of(each), state=common | carried_over(private.get(name, {})))
-                for name, each in zip(names, clients, strict=True)
-            ]
-            self._clients_before = places
-            with one_thread(), Bar() if self.verbose else Quiet() as progress:
-                fed = LocalFederation(updated, self._run_seed, on_progress=progress.part, names=names)
-                self._updates += 1
-                fed.exchange = 1_000_000 * self._updates  # beyond those before: no numbers are drawn twice
-                steps = FitRunner(method, fed, runner.Callbacks([progress, *(callbacks or ())]), {})
-                earlier = [{**line, "sent": 0, "received": 0} for line in self.records_[: state.steps]]
-                self._follow(steps, state, names, {"records_": earlier})
-        return self
+        inputs = read_clients(X, y, self._table_options())
+        self._earlier = self._as_earlier()
+        return self._fit(inputs, callbacks)
 
     def _fit(self, inputs: Inputs, callbacks: Sequence[Callback]) -> Self:
         clients = inputs.population.clients
@@ -175,7 +144,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         registered = features_of(features)
         named = {"features": registered.name if registered else features} if "features" in self.get_params() else {}
         self._run(inputs, named, {}, callbacks)
-        self.__dict__.pop("_away", None)
         self._registered = (registered,)
         return self
 
@@ -186,7 +154,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         absent, n_clusters = self._absent, int(result["n_clusters"])
         array = fed.clients if isinstance(fed.clients, ClientArray) else None
         self._offsets = None if array is None else array.offsets.numpy()
-        self._state, remembered = state, isinstance(method, CanForget | CanUpdate)
+        self._state, remembered = state, isinstance(method, CanForget)
         self._private = [dict(client.state) if remembered and client.id not in absent else {} for client in clients]
         margins = [client.state.get("confidence") for client in clients]
         self._confidence = self._by_client([None if each is None else each.numpy() for each in margins])
@@ -204,9 +172,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             parts = [nobody if client.id in absent else method.client_memberships(result, client) for client in clients]
             memberships = self._by_client(parts) if all(part is not None for part in parts) else []
         encoding, private = self.preparation_.table, method.is_private()
-        new = self._clients_before is not None
-        how = (n_clusters, MIN_MEMBERS, "clusters", new)
-        self._profile = None if encoding is None or private else profile_clusters(fed, encoding, *how)
+        self._profile = None if encoding is None or private else profile_clusters(fed, encoding, n_clusters)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
         self._number(labels, memberships, fed)
         taking_part = [client for client in clients if client.id not in absent and array is None]
@@ -219,10 +185,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _refuse_array(self, data: Any, what: str, instead: str) -> None:
         if self._offsets is not None or isinstance(data, ClientArray):
-            raise FedkinError(
-                f"A model of clients that are one array cannot be {what}, since they do not note which rows they have "
-                f"described; {instead}."
-            )
+            raise FedkinError(f"A model of clients that are one array cannot be {what}; {instead}.")
 
     def _by_client(self, parts: list[Any]) -> list[Any]:
         """Return what belongs to rows by client; that of clients of one array is one part."""
@@ -240,23 +203,20 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         for name in ("memberships_", "changes_"):
             self.__dict__.pop(name, None)
         earlier, self._earlier = self._earlier, None
-        clients, self._clients_before = self._clients_before, None
         if earlier is not None:
-            count, seen = int(self.result_["n_clusters"]), None
+            count = int(self.result_["n_clusters"])
             if fed is None:
                 before = np.concatenate(self.labels_)
                 table = table_of(before, np.concatenate(labels), (earlier.n_clusters, count))
             else:
                 earlier.check(self._made(), self.preparation_.encoding)
-                table, seen = earlier.ask(fed, count, new=clients is not None)
-            numbers = earlier.numbers(table, self.result_)
-            self.changes_ = compared(earlier, numbers, table, seen)
-            found, self.result_ = self.result_, numbers.of_result(self.result_)
+                table = earlier.ask(fed, count)
+            numbers = earlier.numbers(table)
+            self.changes_ = compared(earlier, numbers, table)
+            self.result_ = numbers.of_result(self.result_)
             labels = [numbers.of_state({"clusters": torch.from_numpy(each)})["clusters"].numpy() for each in labels]
             memberships = [numbers.placed(each, 1) for each in memberships]
             self._profile = None if self._profile is None else numbers.of_profile(self._profile)
-            if clients is not None:
-                self._profile = earlier.described_with(self._profile, numbers, found, clients)
             self._words = numbers.of_words(self._words)
             self.cluster_names_ = self.changes_.names
         self.labels_ = ByClient(labels, self.client_names_)
@@ -267,7 +227,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     def _as_earlier(self) -> Earlier:
         """Return what the clusters of now are, for those that follow them."""
         sizes, encoding, names = sizes_of(self.labels_), self.preparation_.encoding, dict(self.cluster_names_)
-        return Earlier("the fit before", self._method, self.result_, encoding, sizes, names, self._profile)
+        return Earlier("the fit before", self._method, self.result_, encoding, sizes, names)
 
     def __getstate__(self) -> dict[str, Any]:
         # A model that leaves this process takes no samples with it.
@@ -468,13 +428,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         with self._on_device(), at_door(PYTHON):
             data, subject = self.preparation_.read_again(X, _DATA, left_out)
             x = self.preparation_.prepared(data.x, data.table, subject)
-            rows = explain(self._method, self.result_, self.preparation_, data, x, self._profile)
-        reasons = [
-            {"row": row, "cluster": each.cluster, "next": each.next, **asdict(reason)}
-            for row, each in enumerate(rows)
-            for reason in each.reasons
-        ]
-        return pd.DataFrame(reasons, columns=["row", "cluster", "next", "column", "value", "here", "there", "share"])
+            return why(self._method, self.result_, self.preparation_, data, x, self._profile)
 
     @available_if(lambda self: issubclass(self._method, CanForget))  # type: ignore[untyped-decorator]
     def forget(self, client: int | str, X: Any, y: Any = None, *, rows: ArrayLike | None = None) -> dict[str, Any]:  # noqa: N803

@@ -160,8 +160,6 @@ class FederationSection(BaseModel):
     forgotten : list of int or str
         Clients that never take part, by position or name: those that `fedkin forget` has left out. Unlike those of
         absent clients, their data are not used at all.
-    away : list of str
-        Clients of a run before that have no data in this one, by name. What they sent then still counts.
     """
 
     model_config = STRICT
@@ -173,7 +171,6 @@ class FederationSection(BaseModel):
     min_clients: PositiveInt = 2
     secure_sums: bool = False
     forgotten: list[NonNegativeInt | Name] = []
-    away: list[Name] = []
 
     @property
     def listed(self) -> dict[str, str]:
@@ -325,8 +322,7 @@ class Config:
                 "is dealt out over clients; if each is a client, give --scenario files."
             )
             clients = replace(clients, notes=(*clients.notes, note))
-        gone = [*dict.fromkeys([*self.federation.forgotten, *self.federation.away])]
-        return clients.forgetting(gone).without(self.simulation.absent, self.data_seed)
+        return clients.forgetting(self.federation.forgotten).without(self.simulation.absent, self.data_seed)
 
     def to_toml(self) -> str:
         """Write the configuration as TOML text, from which the same configuration can be read.

@@ -7,10 +7,10 @@ number; other clusters get numbers that no cluster had. See `fedkin.data.profile
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,20 +23,12 @@ from fedkin.core.method import CanPredict
 from fedkin.core.runner import NUMBERS, in_places
 from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.profile import (
-    BY_CLUSTER,
-    EARLIER,
-    ClusterProfile,
-    check_encodings,
-    count_transitions,
-    profile_clusters,
-)
+from fedkin.data.profile import BY_CLUSTER, ClusterProfile, check_encodings, count_transitions
 from fedkin.experiment.run_folder import (
     CLUSTER_NAMES,
     LEDGER,
     REPORT,
     check_finished,
-    is_finished,
     load_found,
     read_names,
     read_sizes,
@@ -44,7 +36,6 @@ from fedkin.experiment.run_folder import (
 )
 from fedkin.report import figures as fig
 from fedkin.report.numbers import join_words
-from fedkin.report.words import described
 
 
 @dataclass(frozen=True)
@@ -90,8 +81,7 @@ class Earlier:
     """What an earlier run or fit has found, whose numbers another keeps.
 
     `origin` is what it is called; `method` is its method's class, `result` what that found in data as `encoding`
-    prepares them, `sizes` are the rows of each cluster, `names` those that users gave, and `profile` describes the
-    clusters, if it is known.
+    prepares them, `sizes` are the rows of each cluster, and `names` those that users gave.
     """
 
     origin: str
@@ -100,7 +90,6 @@ class Earlier:
     encoding: Encoding
     sizes: Mapping[int, int]
     names: Mapping[int, str] = field(default_factory=dict)
-    profile: ClusterProfile | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -118,13 +107,10 @@ class Earlier:
             )
         check_encodings(self.encoding, encoding, self.origin)
 
-    def ask(
-        self, fed: Federation, n_clusters: int, least: int = MIN_MEMBERS, new: bool = False
-    ) -> tuple[Tensor, ClusterProfile | None]:
-        """Ask clients how many rows of each cluster before are in each now, and what (`new`) rows of those are like.
+    def ask(self, fed: Federation, n_clusters: int, least: int = MIN_MEMBERS) -> Tensor:
+        """Ask clients how many rows of each cluster before are in each now, int64 ``(self.n_clusters, n_clusters)``.
 
-        The table is int64 ``(self.n_clusters, n_clusters)``, zeros where clients send none; a cell of fewer than
-        `least` rows at a site is left out. The profile is only asked for where there is one of before.
+        It is zeros where clients send none; a cell of fewer than `least` rows at a site is left out.
         """
         question = {
             "method": f"{self.method.__module__}:{self.method.__qualname__}", "result": dict(self.result),
@@ -132,41 +118,13 @@ class Earlier:
         }  # fmt: skip
         shape = (self.n_clusters, n_clusters)
         sums = fed.sums().ask(count_transitions, question, {"table": shape}) if fed.present else None
-        if sums is None:
-            return torch.zeros(shape, dtype=torch.int64), None
-        is_described = self.profile is not None
-        how = (self.encoding, self.n_clusters, least, EARLIER, new)
-        return sums["table"].round().long(), profile_clusters(fed, *how) if is_described else None
+        return torch.zeros(shape, dtype=torch.int64) if sums is None else sums["table"].round().long()
 
-    def described_with(
-        self, profile: ClusterProfile | None, numbers: Numbers, result: Mapping[str, Any], clients: Mapping[int, int]
-    ) -> ClusterProfile | None:
-        """Return the profile of new rows, whose clusters have `numbers`, and of the rows before together.
-
-        These are in the clusters that the method's new `result` says theirs have become; without its word the profile
-        is returned as it is. `clients` are ids now by those before.
-        """
-        continued = self.method.continued(self.result, result)
-        if profile is None or self.profile is None or continued is None:
-            return profile
-        clusters = torch.arange(self.n_clusters)
-        clusters[self.result.get(NUMBERS, clusters.clone())] = numbers.by_cluster[continued]
-        return profile.with_before(self.profile, clusters, clients)
-
-    def numbers(self, table: Tensor, result: Mapping[str, Any]) -> Numbers:
-        """Return the numbers of the clusters of a new result, by the table that `ask` returns.
-
-        A cluster that is empty in it has its number by what the method says has become of it, where data are prepared
-        as before.
-        """
-        numbers = torch.full((int(result["n_clusters"]),), -1)
+    def numbers(self, table: Tensor) -> Numbers:
+        """Return the numbers of the clusters of a new result, by the table that `ask` returns."""
+        numbers = torch.full((table.shape[1],), -1)
         for old, new in corresponding(table).items():
             numbers[new] = old
-        earlier = self.result.get(NUMBERS, torch.arange(self.n_clusters)).tolist()
-        continued = self.method.continued(self.result, result)
-        for old, new in zip(earlier, [] if continued is None else continued.tolist(), strict=False):
-            if numbers[new] < 0 and old not in numbers and not (table[old].any() or table[:, new].any()):
-                numbers[new] = old
         fresh = numbers < 0
         numbers[fresh] = self.n_clusters + torch.arange(int(fresh.sum()))
         return Numbers(numbers, max(self.n_clusters, int(numbers.max()) + 1))
@@ -183,8 +141,7 @@ def earlier_of(folder: Path) -> Earlier:
         raise FedkinError(f"{folder} has clusters of clients, whose numbers no run keeps.")
     reported = {} if saved.profile is None else dict(enumerate(saved.profile.samples.tolist()))
     sizes = {cluster: size for cluster, size in (read_sizes(folder) or reported).items() if size}
-    encoding = saved.preparation.encoding
-    return Earlier(str(folder), saved.method, saved.result, encoding, sizes, read_names(folder), saved.profile)
+    return Earlier(str(folder), saved.method, saved.result, saved.preparation.encoding, sizes, read_names(folder))
 
 
 def followed_by(folder: Path) -> list[str]:
@@ -196,33 +153,12 @@ def followed_by(folder: Path) -> list[str]:
     return [f"evaluation.like={json.dumps(str(place), ensure_ascii=False)}"]
 
 
-def written_numbers(folder: Path) -> Numbers | None:
-    """Return the numbers that a finished run in `folder` has given its clusters; ``None`` if it must give them yet."""
-    if not is_finished(folder):
-        return None
-    try:
-        result = load_found(folder).result
-    except FedkinError:  # a damaged result is to be written again
-        return None
-    count = int(result["n_clusters"])
-    return Numbers(result.get(NUMBERS, torch.arange(count)), count)
-
-
-# What has changed since the run whose numbers clusters keep: sizes, moved rows, drifted clusters.
-
-
-CHANGES, CHANGES_PAGE = "changes.json", "changes.html"
-ANEW = 0.1  # above 99 of 100 months without a change, below 94 with a new class: benchmarks/monthly_updates.py
-"""Share of rows in drifted clusters from which clustering anew is advised."""
-_SHIFT, _ERRORS = 0.5, 4.0  # Cohen's medium effect, and beyond chance in hundreds of columns (p < 0.0001)
-"""Standard deviations, and standard errors, that a cluster's mean has moved at least where the cluster has drifted."""
-
-Status = Literal["kept", "drifted", "new", "empty", "gone"]
+CHANGES = "changes.json"
 
 
 @dataclass(frozen=True)
 class ChangedCluster:
-    """One cluster, before and now.
+    """One cluster before and now.
 
     Attributes
     ----------
@@ -230,25 +166,22 @@ class ChangedCluster:
         Its number.
     name : str
         Its name; empty without one.
-    status : {"kept", "drifted", "new", "empty", "gone"}
-        Whether it was there before and is there now, and whether the rows that the result before puts into it are
-        otherwise than those of before; "empty" without rows now.
     before, now : int
         Rows in it, of the run before and of this one.
     came, left : int
         Rows of now that are in it and not by the result before, and the other way round.
-    drifts : list of str
-        How columns differ, such as "age 66.1 (61.2 before)"; the largest first.
     """
 
     cluster: int
     name: str
-    status: Status
     before: int
     now: int
     came: int
     left: int
-    drifts: list[str]
+
+    @property
+    def title(self) -> str:
+        return f"Cluster {self.cluster}{f', {self.name}' if self.name else ''}"
 
 
 @dataclass(frozen=True)
@@ -263,135 +196,71 @@ class Changes:
         All clusters of both, by number.
     rows, moved : int
         Rows now, as far as clients report them; and those in another cluster than by the result before.
-    doubt : float or None
-        Share of the rows that the result before puts into clusters that have drifted; ``None`` without named columns.
-    anew : bool
-        Whether these are so many that the clusters should be found anew.
+    numbers : list of int
+        The clusters' numbers, in the order in which the method found them.
+    count : int
+        How many numbers were ever given.
     """
 
     since: str
     clusters: list[ChangedCluster]
     rows: int
     moved: int
-    doubt: float | None
-    anew: bool
+    numbers: list[int]
+    count: int
 
     @property
     def names(self) -> dict[int, str]:
         """The names that clusters keep."""
-        return {each.cluster: each.name for each in self.clusters if each.name and each.status != "gone"}
+        return {each.cluster: each.name for each in self.clusters if each.name and each.cluster in self.numbers}
+
+    @property
+    def given(self) -> Numbers:
+        return Numbers(torch.tensor(self.numbers), self.count)
 
     def lines(self) -> list[str]:
-        """Return sentences on what has changed, the most important first."""
-        lines = []
-        if self.doubt is not None:
-            share = f"{self.doubt:.0%} of the rows would be in clusters that are no longer what they were"
-            advice = "Cluster all rows anew, keeping the numbers, and look at both results before anybody acts on them."
-            verdict = f"Much has changed: {share}. {advice}" if self.anew else f"The clusters still hold: {share}."
-            lines.append(verdict)
+        """Return sentences on what has changed."""
         verb = "is" if self.moved == 1 else "are"
-        lines.append(f"{self.moved:,} of {self.rows:,} rows {verb} in another cluster than by the result before.")
-        for status, text in (("new", "New"), ("empty", "Without rows now"), ("gone", "Gone")):
-            clusters = [each for each in self.clusters if each.status == status]
-            titles = [f"c{_title(each)[1:]} ({max(each.before, each.now):,})" for each in clusters]
+        lines = [f"{self.moved:,} of {self.rows:,} rows {verb} in another cluster than by the result of {self.since}."]
+        for text, clusters in (
+            ("New", [each for each in self.clusters if each.now and not each.before]),
+            ("Without rows now", [each for each in self.clusters if each.before and not each.now]),
+        ):
+            titles = [f"c{each.title[1:]} ({max(each.before, each.now):,})" for each in clusters]
             lines += [f"{text}: {join_words(titles, 12)}."] if titles else []
-        drifted = [each for each in self.clusters if each.status == "drifted"]
-        return lines + [f"{_title(each)} has drifted: {join_words(each.drifts[:3])}." for each in drifted]
+        return lines
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    def write(self, folder: Path) -> None:
-        """Write ``changes.json`` and the page ``changes.html`` into a run's folder; they hold counts, and no row."""
-        write_atomically(folder / CHANGES, json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n")
+    def part(self) -> fig.PagePart:
+        """Return it as a section of a run's page; it holds counts, and no row."""
         rows = []
         for each in self.clusters:
-            counts = [f"{count:,}" for count in (each.before, each.now, each.came, each.left)]
-            cells = (each.status, *counts, "; ".join(each.drifts[:3]) or "–")
-            rows.append((_title(each), [*map(fig.TableCell, cells)]))
+            counts = (each.before, each.now, each.came, each.left)
+            rows.append((each.title, [fig.TableCell(f"{count:,}") for count in counts]))
         caption = (
             "Rows before and now; of the rows of now those that came into the cluster, which the result before puts "
-            "into another one, and those that left. A cluster has drifted if, of the rows that the result before puts "
-            f"there, a column's mean or a category's share has moved by {_SHIFT:g} standard deviations and more than "
-            f"chance would. From {ANEW:.0%} of the rows in such clusters on, cluster anew."
+            "into another one, and those that left."
         )
-        heads = ["status", "before", "now", "came", "left", "what drifted"]
-        table = fig.ResultTable("Before and now", caption, "cluster", heads, rows)
-        from fedkin.report.page import write_page
-
-        parts = [fig.PagePart("clusters", "Clusters", figures=[table])] if rows else []
-        write_page(folder / CHANGES_PAGE, fig.PageView("What has changed", "\n".join(self.lines()), parts=parts))
+        table = fig.ResultTable("Before and now", caption, "cluster", ["before", "now", "came", "left"], rows)
+        return fig.PagePart("changes", "What has changed", paragraphs=self.lines(), figures=[table] if rows else [])
 
 
-def compared(earlier: Earlier, numbers: Numbers, table: Tensor, seen: ClusterProfile | None) -> Changes:
-    """Compare clusters that have `numbers` with those of the run or fit before.
-
-    `table`, int64 ``(before, after)``, and the profile `seen` are as `Earlier.ask` returns them.
-    """
-    moves, exist = numbers.placed(table, 1), {*numbers.by_cluster.tolist()}
+def compared(earlier: Earlier, numbers: Numbers, table: Tensor) -> Changes:
+    """Compare clusters that have `numbers` with those of the run or fit before, by the table of `Earlier.ask`."""
+    moves = torch.zeros(numbers.count, numbers.count, dtype=torch.int64)
+    moves[: len(table)] = numbers.placed(table, 1)
     sizes, by_earlier, same = moves.sum(0).tolist(), moves.sum(1).tolist(), moves.diagonal().tolist()
-    drifts = {} if seen is None or earlier.profile is None else drifted_columns(earlier.profile, seen)
-    clusters, listed = [], {cluster for cluster, count in enumerate(sizes) if count} | earlier.sizes.keys()
-    for cluster in sorted(listed | (earlier.names.keys() & exist)):
-        was, staying = earlier.sizes.get(cluster, 0), same[cluster] if cluster < len(same) else 0
-        leaving = by_earlier[cluster] - staying if cluster < len(by_earlier) else 0
-        drifted = drifts.get(cluster, []) if was else []
-        status: Status = "new" if not was else "drifted" if drifted else "kept"
-        status = status if sizes[cluster] else "empty" if cluster in exist else "gone"
-        name, coming = earlier.names.get(cluster, ""), sizes[cluster] - staying
-        clusters.append(ChangedCluster(cluster, name, status, was, sizes[cluster], coming, leaving, drifted))
-    rows, doubtful = sum(sizes), sum(by_earlier[cluster] for cluster in drifts if cluster < len(by_earlier))
-    doubt = None if seen is None else doubtful / max(rows, 1)
-    return Changes(earlier.origin, clusters, rows, rows - sum(same), doubt, doubt is not None and doubt >= ANEW)
-
-
-def drifted_columns(before: ClusterProfile, now: ClusterProfile) -> dict[int, list[str]]:
-    """Return how columns of clusters with the same number differ, by cluster, the largest shift first."""
-    texts = [{column.name: column for column in described(profile)} for profile in (before, now)]
-    places = {column.name: i for i, column in enumerate(now.columns)}
-    shifted: dict[int, list[tuple[float, str]]] = {}
-    for i, column in enumerate(before.columns):
-        if column.name not in places or now.columns[places[column.name]].kind != column.kind:
-            continue
-        for cluster, shift in enumerate(_shifts(before, i, now, places[column.name]).tolist()):
-            if shift > 0:
-                was, is_now = (each[column.name].cells[cluster].partition(" ± ")[0] for each in texts)
-                shifted.setdefault(cluster, []).append((shift, f"{column.name} {is_now} ({was} before)"))
-    return {cluster: [text for _, text in sorted(each, reverse=True)] for cluster, each in shifted.items()}
-
-
-def _shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> Tensor:
-    """Return how far a column's mean, or a category's share, has moved in each cluster, in standard deviations.
-
-    The deviation is that within both: a column that was constant before may have had few values by chance. It is 0 of
-    what is no drift; comparisons with NaN, of clusters without values, are false.
-    """
-    levels = dict.fromkeys([*before.columns[i].categories, *now.columns[j].categories])  # without others, which differ
-    k, sides = min(len(before.samples), len(now.samples)), ((before, i), (now, j))
-    counts, means, variances = (
-        torch.stack(parts) for parts in zip(*(_moments(*s, k, levels) for s in sides), strict=True)
-    )
-    spread = ((counts * variances).sum(0) / counts.sum(0)).sqrt()
-    moved = (means[1] - means[0]).abs()
-    has_moved = (moved >= _SHIFT * spread) & (moved >= _ERRORS * (variances / counts).sum(0).sqrt())
-    return torch.where(has_moved & (spread > 0), moved / spread, 0.0).amax(1)
-
-
-def _moments(profile: ClusterProfile, i: int, k: int, levels: Iterable[str]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return number, mean and variance of a column's values in each of `k` clusters, ``(k, 1)``, or of each level."""
-    if profile.columns[i].kind != "category":
-        count, total, squares = (part[:k, i, None].double() for part in (profile.filled, profile.sum, profile.squares))
-        mean = total / count
-        return count, mean, (squares / count - (mean - profile.around[i]) ** 2).clamp_min(0)
-    counts, names = profile.counts_of(i)[:k].double(), list(profile.columns[i].categories)
-    none = counts.new_zeros(k)
-    count = counts.sum(1, keepdim=True)
-    share = torch.stack([counts[:, names.index(level)] if level in names else none for level in levels], 1) / count
-    return count.expand_as(share), share, share * (1 - share)
-
-
-def _title(each: ChangedCluster) -> str:
-    return f"Cluster {each.cluster}{f', {each.name}' if each.name else ''}"
+    listed = {cluster for cluster, count in enumerate(sizes) if count} | earlier.sizes.keys() | earlier.names.keys()
+    clusters = [
+        ChangedCluster(
+            i, earlier.names.get(i, ""), earlier.sizes.get(i, 0), sizes[i], sizes[i] - same[i], by_earlier[i] - same[i]
+        )
+        for i in sorted(listed)
+    ]
+    given = numbers.by_cluster.tolist()
+    return Changes(earlier.origin, clusters, sum(sizes), sum(sizes) - sum(same), given, numbers.count)
 
 
 # Names that users give clusters, kept in ``cluster_names.json`` and shown wherever a cluster's number is.

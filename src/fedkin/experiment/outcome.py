@@ -16,7 +16,6 @@ from fedkin.core.method import CanCut
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
-from fedkin.experiment.numbering import CHANGES_PAGE
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import CLIENTS, read_names, read_timing
 from fedkin.experiment.terminal import fewer_clusters
@@ -69,8 +68,6 @@ def print_outcome(outcome: RunOutcome) -> None:
         rows.append(("Training time", f"{seconds:.1f} s"))
     lines = [table_text(rows, left=(0, 1)), *_sentences(outcome), *(f"Note: {note}" for note in _notes(outcome))]
     lines += [] if outcome.changes is None else outcome.changes.lines()
-    if (changes := outcome.folder / CHANGES_PAGE).is_file():
-        lines.append(f"Changes: {changes}")
     if len(set(_clients(outcome).values()) - {-1}) > 1:
         lines.append(f"Clients: {outcome.folder / CLIENTS}")
     print("\n".join([*lines, f"Report: {outcome.report}"]))

@@ -155,9 +155,13 @@ def _columns(
         columns["cluster_name"] = [names.get(cluster, "") for cluster in columns["cluster"]]
     columns |= cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)
     if with_reasons:
-        reasons = explain(saved.method, saved.result, saved.preparation, data, x, saved.profile)
-        columns["next_cluster"] = [each.next if each.next >= 0 else "" for each in reasons]
-        columns["why"] = [str(each) for each in reasons]
+        columns["next_cluster"], columns["why"] = [""] * len(predicted), [""] * len(predicted)
+        for row, reasons in why(saved.method, saved.result, saved.preparation, data, x, saved.profile).groupby("row"):
+            texts = [
+                f"{each.column} {each.value}{f' ({each.here}; next {each.there})' if each.here and each.there else ''}"
+                for each in reasons.itertuples()
+            ]
+            columns["next_cluster"][row], columns["why"][row] = int(reasons["next"].iloc[0]), "; ".join(texts)
     return columns
 
 
@@ -265,50 +269,20 @@ def load_models(folder: str | Path, packages: Sequence[str] = ()) -> ClusterMode
 # Why a row is in its cluster.
 
 
-REASONS = 3
-"""Columns that are named of each row, as many as sentences on clusters can hold."""
+REASONS = 3  # columns that are named of each row, as many as sentences on clusters can hold
 _EMPTY = "empty"
 
 
-@dataclass(frozen=True)
-class Reason:
-    """One column that puts a row into its cluster.
-
-    `value` is the row's own, `here` what is usual in its cluster and `there` in the next best one, all in original
-    units; the last two are empty where the clusters have no profile. `share`, in (0, 1], is the part of what speaks for
-    the cluster.
-    """
-
-    column: str
-    value: str
-    here: str
-    there: str
-    share: float
-
-    def __str__(self) -> str:
-        beside = f" ({self.here}{f'; next {self.there}' if self.there else ''})" if self.here else ""
-        return f"{self.column} {self.value}{beside}"
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a row is in its `cluster` and not in the `next` best one, -1 if there is no other: the strongest first."""
-
-    cluster: int
-    next: int
-    reasons: list[Reason]
-
-    def __str__(self) -> str:
-        return "; ".join(map(str, self.reasons))
-
-
-def explain(
+def why(
     method: Any, result: Mapping[str, Any], preparation: Preparation, data: Dataset, x: Tensor,
     profile: ClusterProfile | None,
-) -> list[Explanation]:  # fmt: skip
-    """Explain the clusters of rows, `data` as they were read and `x` ``(n, *shape)`` prepared, by a method's `result`.
+) -> pd.DataFrame:  # fmt: skip
+    """Return the columns that put rows, `data` as read and `x` ``(n, *shape)`` prepared, into clusters by a `result`.
 
-    Raises FedkinError if the method does not compare rows by distances in features.
+    They are one row each, the strongest reason first: ``row``, ``cluster``, ``next``, the next best cluster or -1;
+    ``column``; ``value``, the row's own; ``here`` and ``there``, what is usual in both clusters, in original units,
+    empty where the clusters have no `profile`; and ``share``, in (0, 1], of what speaks for the cluster. Raises
+    FedkinError if the method does not compare rows by distances in features.
     """
     clusters = predicted_clusters(method, result, x)
     if (contrast := getattr(method, "contrast", lambda *_: None)(result, x)) is None:
@@ -317,25 +291,26 @@ def explain(
     numbers = result.get(NUMBERS, torch.arange(int(result["n_clusters"])))
     after = torch.where(after < 0, after, numbers[after.clamp_min(0)])
     names, totals = _by_column(preparation, parts)
+    shares = torch.where(after[:, None] < 0, 0.0, totals.clamp_min(0))
+    shares /= shares.sum(1, keepdim=True).clamp_min(1e-300)
     usual = {column.name: column.cells for column in described(profile)} if profile is not None else {}
     table, raw = data.table if preparation.table is not None else None, data.x.flatten(1)
     is_raw = table is None and raw.shape[1] == len(names) and not preparation.encoder
-    explained = []
+    reasons = []
     for row, (cluster, other) in enumerate(zip(clusters.tolist(), after.tolist(), strict=True)):
-        speaks = totals[row].clamp_min(0)
-        shares = (speaks / speaks.sum().clamp_min(1e-300)).tolist() if other >= 0 else [0.0] * len(names)
-        reasons: list[Reason] = []
-        for place in sorted(range(len(names)), key=lambda each: -shares[each]):
-            if len(reasons) == REASONS or shares[place] <= 0:
+        named = 0
+        for place in shares[row].argsort(descending=True, stable=True).tolist():
+            name, share = names[place], float(shares[row, place])
+            if named == REASONS or share <= 0:
                 break
-            value = f"{float(raw[row, place]):.4g}" if is_raw else cell_text(table, names[place], row) if table else ""
+            value = f"{float(raw[row, place]):.4g}" if is_raw else cell_text(table, name, row) if table else ""
             if value == _EMPTY:  # it is filled like the rows of its cluster, and so would speak for any
                 continue
-            cells = usual.get(names[place], [])
+            cells = usual.get(name, [])
             here, there = (cells[c] if c < len(cells) and cells[c] != NOTHING else "" for c in (cluster, other))
-            reasons.append(Reason(names[place], value, here, there, shares[place]))
-        explained.append(Explanation(cluster, other, reasons))
-    return explained
+            reasons.append((row, cluster, other, name, value, here, there, share))
+            named += 1
+    return pd.DataFrame(reasons, columns=["row", "cluster", "next", "column", "value", "here", "there", "share"])
 
 
 def _by_column(preparation: Preparation, parts: Tensor) -> tuple[list[str], Tensor]:

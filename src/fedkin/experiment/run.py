@@ -1,8 +1,8 @@
 """Run an experiment from its configuration to a folder of results.
 
 The folder holds ``config.toml`` (complete), ``records.jsonl`` (one line per step), ``checkpoint.safetensors`` (replaced
-after every step), and at the end ``labels/<client>.csv``, ``result.json`` with ``models.safetensors``, ``SHA256SUMS``
-of all but the checkpoint, which has its own, and ``report.html``. Killed at any moment and resumed, a run leaves the
+after every step), and at the end ``labels/<client>.csv``, ``models.safetensors`` with what `fedkin predict` needs,
+``result.json``, what of it people can read, and ``report.html``. Killed at any moment and resumed, a run leaves the
 same bytes as one that was never stopped, in every file except ``timing.jsonl``. That has the seconds of each step, and
 those all clients together computed in it; its step 0 is preparing the data and the method's init. With the engine
 ``flower`` a client's private files are in ``clients/<id>``, where ``identity`` is random, too. While a process works in
@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import require
-from fedkin.core.files import check_empty, folder_lock, read_json, write_atomically
+from fedkin.core.files import LOCK, check_empty, folder_lock, read_json, write_atomically
 from fedkin.core.method import HasNodes
 from fedkin.core.payload import owned
 from fedkin.core.runner import (
@@ -41,15 +41,15 @@ from fedkin.core.runner import (
     run_with_callbacks,
 )
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation, admit_joined_clients, encode, restore_preparation
+from fedkin.data.preparation import Preparation, admit_joined_clients, restore_preparation
 from fedkin.data.preparation import prepare as prepare_data
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import run_folder
 from fedkin.experiment.config import Config, EvaluationSection
+from fedkin.experiment.numbering import CHANGES, Changes, Earlier, compared, earlier_of, write_names
 
 if TYPE_CHECKING:
     from fedkin.data.profile import ClusterProfile
-    from fedkin.experiment.numbering import Changes, Earlier, Numbers
 
 _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
 """How to go on where a run's folder is not empty."""
@@ -95,23 +95,33 @@ def execute(
     Raises FedkinError if `folder` is not empty or another process works there, the data are refused, or a file cannot
     be written.
     """
-    check_empty(folder, _REMEDY)
     progress = progress or Progress()
+    with new_folder(folder), open_federation(config, folder, progress) as (population, fed):
+        run = Run(config, folder, population, fed, progress, callbacks)
+        run_folder.write_config(folder, config)
+        return run.finish()
+
+
+@contextmanager
+def new_folder(folder: Path, copies: bool = False) -> Iterator[None]:
+    """Lock a folder for a run, which is empty or absent, and empty it again if it is refused before its first step.
+
+    A run that `copies` another begins with that one's steps. Raises FedkinError if the folder is not empty, or another
+    process works there.
+    """
+    check_empty(folder, _REMEDY)
     with folder_lock(folder):
         check_empty(folder, _REMEDY)  # another process may have come first
-        began = False
         try:
-            run_folder.write_config(folder, config)
-            with open_federation(config, folder, progress) as (population, fed):
-                run = Run(config, folder, population, fed, progress, callbacks)
-                began = True
-                return run.finish()
+            yield
         except BaseException as error:
-            refused = isinstance(error, FedkinError) and not (folder / run_folder.CHECKPOINT).exists()
-            if refused or not began:  # the folder is free for another try
-                for name in (run_folder.CONFIG, run_folder.SUMS, run_folder.TIMING):
-                    (folder / name).unlink(missing_ok=True)
-                shutil.rmtree(folder / run_folder.CLIENT_FOLDERS, ignore_errors=True)
+            is_begun = (folder / run_folder.CHECKPOINT).exists() and not copies
+            if not (folder / run_folder.CONFIG).exists() or (isinstance(error, FedkinError) and not is_begun):
+                for path in folder.iterdir():
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif path.name != LOCK:
+                        path.unlink()
             raise
 
 
@@ -280,15 +290,20 @@ class Run(ExperimentRunner):
         self.folder, self.began = folder, time.perf_counter()
         _connect(config, population, fed)
         self.checkpoint = run_folder.load_checkpoint(folder / run_folder.CHECKPOINT)
-        self.numbers: Numbers | None = None
+        self.changes: Changes | None = None
         self.earlier: Earlier | None = None
+        if self.checkpoint is not None and self.checkpoint["experiment"] != run_folder.experiment_of(config):
+            path = folder / run_folder.CONFIG
+            raise FedkinError(
+                f"{path} was changed since the run began; put it back as it was, or begin another run with `fedkin run "
+                f"{path}`."
+            )
         if config.evaluation.like is not None:
-            from fedkin.experiment.numbering import earlier_of, written_numbers
-
             # An end that is written again keeps its numbers, for the earlier run may be gone.
-            has_ended = self.checkpoint is not None and self.checkpoint["state"]["finished"]
-            self.numbers = written_numbers(folder) if has_ended else None
-            self.earlier = None if self.numbers else earlier_of(Path(config.evaluation.like).expanduser())
+            if self.checkpoint is not None and self.checkpoint["state"]["finished"] and (folder / CHANGES).is_file():
+                self.changes = read_json(folder / CHANGES, Changes)
+            else:
+                self.earlier = earlier_of(Path(config.evaluation.like).expanduser())
         if self.checkpoint is None:
             preparation = _prepare_clients(config, population, fed, progress)
         else:
@@ -312,14 +327,11 @@ class Run(ExperimentRunner):
                 state = self.steps(state)
             self.callbacks.phase("Writing the results")
             result = result_of(self.method, self.fed, state)
-            changes = self._followed(result)
+            if self.earlier is not None and self.fed.present:
+                with one_thread():
+                    table = self.earlier.ask(self.fed, int(result["n_clusters"]), self.config.data.min_members)
+                self.changes = compared(self.earlier, self.earlier.numbers(table), table)
             profile, words = self._write_results(result)
-            if changes is not None:
-                from fedkin.experiment.numbering import write_names
-
-                if changes.names:
-                    write_names(self.folder, changes.names)
-                changes.write(self.folder)
             records = run_folder.read_records(self.folder, state.steps)
             self._write_page(state, records, profile, words)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
@@ -327,50 +339,35 @@ class Run(ExperimentRunner):
         parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]
         labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(part for part in parts if part is not None)])
         sizes = labels[labels >= 0].bincount().tolist()
-        shown = (self.population.names, notes, sizes, changes, profile, words)
+        shown = (self.population.names, notes, sizes, self.changes, profile, words)
         return RunOutcome(self.folder, state, records, self.config, *shown)
-
-    def _followed(self, result: Mapping[str, Any]) -> Changes | None:
-        """Have clusters keep the numbers of an earlier run's, and return what has changed since, if they keep one's."""
-        if self.earlier is None or not self.fed.present:
-            return None
-        from fedkin.experiment.numbering import compared
-
-        least = self.config.data.min_members
-        with one_thread():
-            table, seen = self.earlier.ask(self.fed, int(result["n_clusters"]), least, self._is_update)
-        self.numbers = self.earlier.numbers(table, result)
-        return compared(self.earlier, self.numbers, table, seen)
 
     def _write_page(
         self, state: State, records: list[RecordLine], profile: ClusterProfile | None, words: list[list[str]]
     ) -> None:
         """Write the report."""
-        from fedkin.experiment.disclosure import disclosed, lead_of
+        from fedkin.experiment.disclosure import disclosed
         from fedkin.report.page import give_names, write_page
         from fedkin.report.run_page import page_of_run
 
-        is_real = (self.folder / run_folder.LEDGER).is_file()
-        lead = lead_of(is_real, self.config.evaluation.like if run_folder.is_update(self.checkpoint) else None)
-        by_task = read_json(self.folder / run_folder.MESSAGES, dict[str, dict[str, int]])
-        leaving = disclosed(self.config, by_task, state.steps, lead)
+        parts = [disclosed(self.config, self.folder, state.steps)]
         nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
-        if nodes is not None and self.numbers is not None:
-            nodes = nodes._replace(clusters=self.numbers.by_cluster[nodes.clusters])
+        if self.changes is not None:
+            nodes = None if nodes is None else nodes._replace(clusters=self.changes.given.by_cluster[nodes.clusters])
+            parts = [self.changes.part(), *parts]
         path, outcome = self.folder / run_folder.REPORT, (records, self.method.result(state), profile, words, nodes)
-        write_page(path, page_of_run(self.config, self.population, self.preparation, *outcome, leaving.part()))
+        write_page(path, page_of_run(self.config, self.population, self.preparation, *outcome, parts))
         if names := run_folder.read_names(self.folder):
             give_names(path, names)
 
     def _write_results(self, result: Mapping[str, Any]) -> tuple[ClusterProfile | None, list[list[str]]]:
-        """Write the clusters, with their numbers, the models and all that `fedkin predict` needs, and checksums.
+        """Write the clusters, with their numbers, the models and all that `fedkin predict` needs.
 
         Returns the profile of the clusters and the words that distinguish them, as far as there are any.
         """
         folder, config, population = self.folder, self.config, self.population
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
-        written = run_folder.load_found(folder).profile if self._is_update and self.earlier is None else None
         # Clients are asked to describe clusters after the last step, so that it cannot affect the run.
         from fedkin.data.cluster_words import words_of_clusters
         from fedkin.data.profile import profile_clusters
@@ -378,17 +375,12 @@ class Run(ExperimentRunner):
         if self.fed.present and self.method.traits.clusters == "samples" and not self.method.is_private():
             n_clusters, least, encoding = int(result["n_clusters"]), config.data.min_members, self.preparation.table
             with one_thread():
-                how = (n_clusters, least, "clusters", self._is_update)
-                profile = None if encoding is None else profile_clusters(self.fed, encoding, *how)
+                profile = None if encoding is None else profile_clusters(self.fed, encoding, n_clusters, least)
             words = words_of_clusters(self.fed, n_clusters, least) if self.preparation.has_texts else []
         ready = clustered(self.fed)
-        if (numbers := self.numbers) is not None:
-            profile = written or (None if profile is None else numbers.of_profile(profile))
-            if self._is_update and self.earlier is not None:
-                now = {name: i for i, name in enumerate(population.names)}
-                before = enumerate(run_folder.load_found(Path(config.evaluation.like or "").expanduser()).clients)
-                clients = {i: now[name] for i, name in before if name in now}
-                profile = self.earlier.described_with(profile, numbers, result, clients)
+        if self.changes is not None:
+            numbers = self.changes.given
+            profile = None if profile is None else numbers.of_profile(profile)
             result, words = numbers.of_result(result), numbers.of_words(words)
             for client in ready:
                 client.state.update(numbers.of_state(client.state))
@@ -403,17 +395,13 @@ class Run(ExperimentRunner):
         reading = {**config.table.of_files, "label": config.data.label}
         description = (self.preparation, population, profile, words, reading)
         run_folder.write_result(folder, config.method_name, dict(result), *description)
-        path = folder / run_folder.MESSAGES
-        if numbers is None or self.earlier is not None or not path.is_file():  # else it has what was asked for them
-            write_atomically(path, json.dumps(self.fed.by_task, indent=2) + "\n")
-        files = (run_folder.CONFIG, run_folder.RECORDS, run_folder.MESSAGES, *run_folder.RESULTS)
-        run_folder.write_sums(folder, files)
+        if self.changes is None or self.earlier is not None:  # else it has what was asked for them
+            write_atomically(folder / run_folder.MESSAGES, json.dumps(self.fed.by_task, indent=2) + "\n")
+        if self.changes is not None and self.earlier is not None:
+            if self.changes.names:
+                write_names(folder, self.changes.names)
+            write_atomically(folder / CHANGES, json.dumps(asdict(self.changes), indent=2, ensure_ascii=False) + "\n")
         return profile, words
-
-    @property
-    def _is_update(self) -> bool:
-        """Whether new rows are added to what clients have described before."""
-        return run_folder.is_update(self.checkpoint)
 
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""
@@ -424,11 +412,6 @@ class Run(ExperimentRunner):
                 restore_preparation(self.fed.clients[i])
         self.fed.refresh()
         self.populate(state.steps)
-        if self.checkpoint.get(run_folder.UPDATE) == "due" and not self.population.clients:
-            like, encoding = Path(self.config.evaluation.like or "").expanduser(), self.preparation.encoding
-            new = self.fed.ids[len(run_folder.load_found(like).clients) :]
-            if new and encoding.changes:
-                self.fed.ask_until_all_reply(encode, {"encoding": encoding.tree()}, new)
         return state
 
     def judge(self, state: State, record: Record | None) -> Mapping[str, Any]:
@@ -447,6 +430,6 @@ class Run(ExperimentRunner):
         if line is None:
             timing = {**timing, "seconds": round(time.perf_counter() - self.began, 3)}
         tree = {**run_folder.snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
-        tree |= {run_folder.UPDATE: "done"} if run_folder.is_update(self.checkpoint) else {}
+        tree["experiment"] = run_folder.experiment_of(self.config)
         self.callbacks.checkpoint(tree, timing, line)
         return run_folder.restore_checkpoint(self.fed, self.method.state_type, tree)

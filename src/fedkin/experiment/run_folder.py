@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 import unicodedata
@@ -15,14 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, State
 from fedkin.core.client import Table
 from fedkin.core.files import append_durably, check_regular, read_json, read_tables, similar_path, write_atomically
-from fedkin.core.payload import load_tree, owned, pack, save_tree, unpack
+from fedkin.core.payload import load_tree, owned, pack, save_tree
 from fedkin.core.runner import Callback, RecordLine, Timing
 from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population, short_names
@@ -37,9 +34,7 @@ if TYPE_CHECKING:
 
 CONFIG, RECORDS, TIMING, CHECKPOINT = "config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors"
 RESULT, MODELS, CLIENTS = "result.json", "models.safetensors", "clients.csv"
-RESULTS = (RESULT, MODELS, CLIENTS, "labels/*.csv")
-"""Files of what was found, as patterns."""
-REPORT, SUMS, MESSAGES, CLUSTER_NAMES = "report.html", "SHA256SUMS", "messages.json", "cluster_names.json"
+REPORT, MESSAGES, CLUSTER_NAMES = "report.html", "messages.json", "cluster_names.json"
 READING = "reading.toml"
 """How a site's own table was read, in its share of a run, whatever the result says of the experiment."""
 CLIENT_FOLDERS = "clients"
@@ -66,15 +61,6 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
     memories = {str(client): dict(each.state) for client, each in clients.items()}
     return dict(owned({"format": FORMAT, "state": state.tree(), **fed.tree(), "clients": memories}))
-
-
-UPDATE = "update"
-"""In the checkpoint of a run that updates another: "due" before its first step, then "done"."""
-
-
-def is_update(checkpoint: Mapping[str, Any] | None) -> bool:
-    """Return whether a run updates another, by its `checkpoint`."""
-    return checkpoint is not None and UPDATE in checkpoint
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
@@ -155,14 +141,13 @@ class RunFiles(Callback):
 def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
     """Read the lines of ``records.jsonl``, up to step `last` and without one that a killed process left half written.
 
-    Raises FedkinError if a line is not JSON or has no step, or the file of a finished run was changed.
+    Raises FedkinError if a line is not JSON or has no step.
     """
     lines = []
     for number, (_, line) in enumerate(_lines(path), 1):
         if line is None:
             raise FedkinError(f"Line {number} of {path} is damaged: it is not a JSON object with the number of a step.")
         lines.append(line)
-    check_sum(path.parent, path.name)
     return lines if last is None else [line for line in lines if line["step"] <= last]
 
 
@@ -206,9 +191,13 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """Write ``config.toml`` and its checksum, before the first step."""
+    """Write ``config.toml``, before the first step."""
     write_atomically(folder / CONFIG, config.to_toml())
-    write_sums(folder, [CONFIG])
+
+
+def experiment_of(config: Config) -> dict[str, Any]:
+    """Return what a run may not change once it has begun: all settings but those of the device."""
+    return dict(owned({**config.tables, "device": None}))
 
 
 def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
@@ -216,7 +205,6 @@ def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
     path = folder / CONFIG
     if not path.is_file():
         raise no_run(folder)
-    check_sum(folder, CONFIG, f"put it back as it was, or begin another run with `fedkin run {path}`.")
     tables = read_tables(path)
     paths = {path for path, _ in flat(tables)}
     if tables.keys() != {"seed", *SECTIONS} or not {"seed", "method.name", "simulation.scenario"} <= paths:
@@ -244,9 +232,6 @@ def no_run(folder: Path) -> FedkinError:
 # Results.
 
 
-_AGAIN = "`fedkin resume` of a run writes its results again."
-
-
 def write_result(
     folder: Path,
     method: str,
@@ -257,10 +242,10 @@ def write_result(
     words: Sequence[Sequence[str]] = (),
     reading: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a method's result: readable values to ``result.json``, tensors to ``models.safetensors``.
+    """Write a method's result to ``models.safetensors``, and what of it people can read to ``result.json``, too.
 
-    ``result.json`` also names clients and classes, and has the clusters' `profile` and `words`, if any, and the options
-    by which the data were read, `reading`, with ``label`` and otherwise as `TableOptions.of_files`.
+    It also names clients and classes, and has the clusters' `profile` and `words`, if any, and the options by which the
+    data were read, `reading`, with ``label`` and otherwise as `TableOptions.of_files`.
     """
     tree = {
         "format": FORMAT, "method": method, "preparation": preparation.tree(), "reading": dict(reading or {}),
@@ -268,9 +253,8 @@ def write_result(
         "profile": None if profile is None else profile.tree(),
         **({"words": [list(each) for each in words]} if words else {}),
     }  # fmt: skip
-    tensors, text = pack(owned(tree))
-    write_atomically(folder / MODELS, save(tensors))
-    write_atomically(folder / RESULT, json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n")
+    save_tree(folder / MODELS, owned(tree))
+    write_atomically(folder / RESULT, json.dumps(json.loads(pack(tree)[1]), indent=2, sort_keys=True) + "\n")
 
 
 @dataclass(frozen=True)
@@ -300,31 +284,27 @@ def load_found(folder: Path) -> SavedResult:
         raise FedkinError(f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}")
     from fedkin.data.profile import ClusterProfile
 
-    for name in (RESULT, MODELS, READING):
-        check_sum(folder, name, _AGAIN)
-    tree: dict[str, Any] = {}
+    if not (folder / MODELS).is_file():
+        raise FedkinError(
+            f"{folder} holds no result to predict with; give the folder of a finished run, with {MODELS}, or finish it "
+            "by `fedkin resume`."
+        )
+    tree: dict[str, Any] = load_tree(folder / MODELS)
+    check_format(folder, tree)
+    shared = read_tables(path).get("data", {}) if (path := folder / READING).is_file() else {}
+    reading = {**(shared or tree["reading"]), "label": tree["reading"].get("label", AUTO)}
+    label, spec = reading.pop("label"), reading.pop("encode", None)
     try:
-        tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text(encoding="utf-8"))
-        shared = read_tables(path).get("data", {}) if (path := folder / READING).is_file() else {}
-        reading = {**(shared or tree["reading"]), "label": tree["reading"].get("label", AUTO)}
-        label, spec = reading.pop("label"), reading.pop("encode", None)
         files = {**reading, "encoder": encoder_named(spec)}
         TableOptions(**files)
-        preparation = replace(Preparation.from_tree(tree["preparation"]), files=files)
-        profile = None if tree["profile"] is None else ClusterProfile.from_tree(tree["profile"])
-        if profile is not None and preparation.table is not None:
-            preparation = replace(preparation, centres=profile.centres(preparation.encoding))
-        words = [[str(word) for word in each] for each in tree.get("words", [])]
-        name, result, classes, clients = (tree[key] for key in ("method", "result", "classes", "clients"))
-    except FedkinError:
-        raise
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        check_format(folder, tree or {"format": FORMAT})
-        raise FedkinError(
-            f"{folder} holds no result to predict with; give the folder of a finished run, with {RESULT} and {MODELS} "
-            "as it wrote them, or finish it by `fedkin resume`."
-        ) from error
-    check_format(folder, tree)
+    except TypeError as error:
+        raise FedkinError(f"{path} is damaged, or of another version of fedkin; remove it.") from error
+    preparation = replace(Preparation.from_tree(tree["preparation"]), files=files)
+    profile = None if tree["profile"] is None else ClusterProfile.from_tree(tree["profile"])
+    if profile is not None and preparation.table is not None:
+        preparation = replace(preparation, centres=profile.centres(preparation.encoding))
+    words = [[str(word) for word in each] for each in tree.get("words", [])]
+    name, result, classes, clients = (tree[key] for key in ("method", "result", "classes", "clients"))
     method = registry.resolve("method", name)
     named = None if label in (AUTO, NO_LABELS) else label
     return SavedResult(folder, name, method, result, preparation, named, list(classes), list(clients), profile, words)
@@ -351,27 +331,22 @@ Columns = dict[str, list[Any]]
 """Cells by heading."""
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 """How formulas begin; wide signs do so in some spreadsheets, too."""
-_RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])( *\..*)?", re.IGNORECASE)
-"""Names of devices, which Windows opens in place of a file, whatever the ending."""
-_PLAIN = re.compile(r"[\w@+-]([\w.@+ -]{0,58}[\w@+-])?")  # 60 letters have at most 240 bytes, and systems allow 255
-"""Names that every system takes for a file's."""
+_PLAIN = re.compile(r"(?!client-\d)[\w@+-]([\w.@+ -]{0,58}[\w@+-])?")
+"""Names that systems take for a file's, of at most 240 bytes, and that no client without such a name has."""
 
 
 def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     """Return the path of a client's clusters in the run's `folder`: ``labels/north.csv`` for ``north.csv``.
 
-    It is ``labels/client-3.csv``, or ``_client-3.csv``, if clients have no names, or where this one's makes no file
-    name that every system holds and no other client has.
+    It is ``labels/client-3.csv`` if clients have no names, or where this one's makes no file name that every system
+    holds and no other client has.
     """
     # Composed letters, for macOS has files' names decomposed, and two names may differ in nothing else.
     short = [unicodedata.normalize("NFC", name) for name in short_names(names)]
     stem = short[client] if client < len(short) else ""
     taken = Counter(map(str.casefold, short))  # file systems of Windows and macOS do not tell cases apart
-    if not _PLAIN.fullmatch(stem) or _RESERVED.fullmatch(stem) or taken[stem.casefold()] > 1:
-        stem = f"client-{client}"
-        while stem in taken:  # another client is called so
-            stem = f"_{stem}"
-    return folder / "labels" / f"{stem}.csv"
+    is_plain = _PLAIN.fullmatch(stem) and taken[stem.casefold()] == 1
+    return folder / "labels" / f"{stem if is_plain else f'client-{client}'}.csv"
 
 
 def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
@@ -403,11 +378,10 @@ def read_sizes(folder: Path) -> dict[int, int]:
     labels = []
     for path in [folder / CLIENTS, *sorted((folder / "labels").glob("*.csv"))]:
         if path.is_file():
-            check_sum(folder, path.relative_to(folder).as_posix())
             try:
                 labels.append(pd.read_csv(path, usecols=["cluster"])["cluster"].to_numpy(np.int64))
             except ValueError as error:
-                raise FedkinError(f"{path} is damaged; {_AGAIN}") from error
+                raise FedkinError(f"{path} is damaged; `fedkin resume` of a run writes its results again.") from error
     return sizes_of(labels)
 
 
@@ -443,41 +417,3 @@ def _no_formula(cell: Any) -> Any:
     except ValueError:
         return f"'{cell}"
     return cell
-
-
-# Checksums of the files in a run's folder, which reveal damaged files before they are used.
-
-
-def write_sums(folder: Path, names: Iterable[str]) -> None:
-    """Write the checksums of the files in `folder` that match these names or patterns, replacing earlier ones."""
-    paths = sorted({path for name in names for path in folder.glob(name) if path.is_file()})
-    lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
-    write_atomically(folder / SUMS, "".join(lines))
-
-
-def check_sum(folder: Path, name: str, remedy: str = "") -> None:
-    """Raise FedkinError, which ends in a `remedy`, if the checksum of the file `name` in a folder differs.
-
-    A file without a checksum, or an absent one, passes.
-    """
-    sums, path = folder / SUMS, folder / name
-    for each in (sums, path):
-        check_regular(each)
-    if not sums.exists() or not path.exists():
-        return
-    try:
-        lines = [line.split("  ", 1) for line in sums.read_text(encoding="utf-8").splitlines()]
-        expected = {name: digest for digest, name in lines}.get(name)
-        is_whole = expected is None or sha256_of(path) == expected
-    except OSError as error:
-        raise FedkinError(f"Cannot read {error.filename}: {error.strerror}.") from error
-    except ValueError as error:
-        raise FedkinError(f"{sums} is damaged; remove it if the other files are known to be whole.") from error
-    if not is_whole:
-        raise FedkinError(f"{path} is damaged: its checksum is not the one in {SUMS}{f'; {remedy}' if remedy else '.'}")
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 digest of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -116,14 +116,14 @@ def page_of_run(
     profile: ClusterProfile | None = None,
     words: Sequence[Sequence[str]] = (),
     nodes: Nodes | None = None,
-    disclosure: fig.PagePart | None = None,
+    further: Sequence[fig.PagePart] = (),
 ) -> fig.PageView:
     """Build the content of a run's page from its records and its clients' state.
 
     `config` is a `fedkin.experiment.config.Config`. Samples of clients with int64 ``state["clusters"]`` are shown by
     cluster. `records` are the lines of ``records.jsonl``; `result` is the method's, of a finished run; `profile` that
     of the clusters of a table, `words` those that distinguish clusters of texts, `nodes` the groups of samples that the
-    server has, and `disclosure` a section on what left the clients.
+    server has, and `further` are other sections.
     """
     figures, evaluation = config.method.figures(records), config.evaluation
     run = _Run(population, records, figures, preparation, config.method, result, evaluation.map, profile, words, nodes)
@@ -136,7 +136,7 @@ def page_of_run(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
         lead="\n".join(filter(None, lines)),
         summary=_summary(run),
-        parts=[*_sections(run), *([disclosure] if disclosure else [])],
+        parts=[*_sections(run), *further],
         settings=config.tables,
     )
 

@@ -50,8 +50,7 @@ class FlowerFederation(Federation):
     The members of the `roster` are the clients, with ids in order of their names, or in that of `order`, where a run is
     resumed. `run` is the token of the run, hexadecimal; `timeout` is in seconds; `classes` are in the order of their
     numbers, the same at all clients. `watched` are the clients, if they run on this machine. `on_progress` is called
-    with (clients done, clients asked) during an exchange.
-    `names` are those of the sites, in order of id. `like` is the token of the run that this one updates, if any.
+    with (clients done, clients asked) during an exchange. `names` are those of the sites, in order of id.
     `common` are as of `Federation`.
     """
 
@@ -65,7 +64,6 @@ class FlowerFederation(Federation):
         watched: WatchedSites | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         order: Sequence[str] = (),
-        like: str = "",
         **common: Any,
     ) -> None:
         self.names = list(order) or sorted(roster.members)
@@ -73,12 +71,12 @@ class FlowerFederation(Federation):
         self.watched = watched
         self.clients = watched.clients if watched else {}
         self.client_names = common.get("names", self.names)
-        self.roster, self.grid, self.run, self.like = roster, roster.grid, run, like
+        self.roster, self.grid, self.run = roster, roster.grid, run
         self.refused = roster.refused
         self.timeout, self.classes, self.on_progress = timeout, list(classes), on_progress
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        request = Request(self.run, 0, self.seed, self.exchange, self.settled, task.name, self.classes, self.like)
+        request = Request(self.run, 0, self.seed, self.exchange, self.settled, task.name, self.classes)
         uses = Counter(id(payload) for payload in payloads.values())
         shared = {id(payload): payload for payload in payloads.values() if uses[id(payload)] > 1}
         packed = {number: to_bytes(owned(payload)) for number, payload in shared.items()}  # once
@@ -259,10 +257,9 @@ class Roster:
     `identities` has that of each site that took part before, by name, where a run is resumed, and `keys` their
     `Member.key`; no other site is admitted then. `listed` are the only sites that are admitted, by name, with the key
     of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
-    Sites that are `forgotten` are asked for nothing and not waited for, and keep their names. If a run `grows`, new
-    sites join those of before until there are as many as `gather` waits for. `report` is given a sentence whenever
-    something changes: which sites are connected, and which are refused and why. `labels` says whether sites send the
-    names of their classes.
+    Sites that are `forgotten` are asked for nothing and not waited for, and keep their names. `report` is given a
+    sentence whenever something changes: which sites are connected, and which are refused and why. `labels` says whether
+    sites send the names of their classes.
 
     `members` are by name, including those that are not connected now. `refused` has a sentence about every node that
     was refused; the writer of records empties the list.
@@ -277,11 +274,10 @@ class Roster:
         keys: Mapping[str, str] | None = None,
         listed: Mapping[str, str] | None = None,
         forgotten: Collection[str] = (),
-        grows: bool = False,
     ) -> None:
         self.grid, self.known, self.report, self.labels = grid, dict(identities or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
-        self.forgotten, self.grows = set(forgotten), grows
+        self.forgotten = set(forgotten)
         self.members: dict[str, Member] = {}
         self.refused: list[str] = []
         self._greeted: dict[int, str] = {}
@@ -344,7 +340,7 @@ class Roster:
                 return f"Site '{name}' has the private folder of site '{other}'; every site needs one of its own."
             if member.key and keys.get(other) == member.key:
                 return f"Site '{name}' has the key of site '{other}'; a key has one name in a run."
-        if self.known and name not in self.known and not self.grows:
+        if self.known and name not in self.known:
             return f"The run began without site '{name}', so it cannot take part now."
         if identities.get(name, member.identity) != member.identity:
             return f"Another site is called '{name}' already; every site needs a name of its own."
@@ -391,7 +387,6 @@ class Roster:
         over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
         """
         begun = list(self.known or self.listed)[:count]
-        self.grows = self.grows and count > len(self.known)
         forgotten = self.forgotten.intersection(begun) if begun else self.forgotten
         end, last, enough = time.monotonic() + patience, "", max(1, count - len(forgotten))
         reported = 0.0
@@ -424,6 +419,6 @@ class Roster:
             if name not in present
         }
         self.members = dict(sorted((present | away).items()))
-        self.known, self.grows = {name: member.identity for name, member in self.members.items()}, False
+        self.known = {name: member.identity for name, member in self.members.items()}
         self.keys = {name: member.key for name, member in self.members.items()}
         return list(self.members.values())

@@ -131,13 +131,6 @@ class CentroidMethod(SampleMethod):
         return torch.cat([torch.zeros(0, len(result["centroids"])), *parts])
 
     @staticmethod
-    def continued(before: Mapping[str, Any], result: Mapping[str, Any]) -> Tensor | None:
-        """Return the nearest centroid of each centroid before; ``None`` if features differ."""
-        if before["features"] != result["features"]:
-            return None
-        return nearest_centroids(before["centroids"], result["centroids"])
-
-    @staticmethod
     def contrast(result: Mapping[str, Any], x: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the cluster of the second nearest centroid, and the difference of squared distances by feature."""
         centroids, features = result["centroids"].double(), extract(result["features"], x).double()

@@ -56,11 +56,6 @@ class SampleMethod(Method[Any]):
         return None
 
     @staticmethod
-    def continued(before: Mapping[str, Any], result: Mapping[str, Any]) -> Tensor | None:
-        """Return the cluster of `result` that each cluster of an updated result is now, int64 ``(k,)``, or ``None``."""
-        return None
-
-    @staticmethod
     def contrast(result: Mapping[str, Any], x: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the next best cluster of samples, and by feature how far it is farther away than their own.
 

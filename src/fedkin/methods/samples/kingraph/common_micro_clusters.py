@@ -31,11 +31,9 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, client
 from fedkin.core.client_array import Block
 from fedkin.core.replies import doubles, int64, is_count, positive, reals
 from fedkin.core.seeds import draw_seed
-from fedkin.data.preparation import new_rows
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (
     ENOUGH,
-    KEPT_OF_CHANGED,
     MAX_BROADCAST,
     MAX_NODES,
     SPACE,
@@ -217,31 +215,24 @@ def _differences(sums: ClientSums, state: KinGraphState) -> Step:
 
 
 def _nodes(sums: ClientSums, state: KinGraphState, min_members: int) -> Step:
-    """Find micro-clusters in groups of clients; in an update those of new rows join the nodes that are there."""
-    due = state.update == "due"
+    """Find micro-clusters in groups of clients."""
     found, most = list[tuple[Tensor, Tensor]](), MAX_BROADCAST if len(sums.answered) > _MANY_CLIENTS else MAX_NODES
-    update, note = "", {"note": KEPT_OF_CHANGED} if due else {}
     for group in sums.by_group():
-        part = common_micro_clusters(group, state.space, min_members, _MAX_CENTRES, due)
+        part = common_micro_clusters(group, state.space, min_members, _MAX_CENTRES)
         if part is None:
             continue
         found += [part] if len(part[1]) else []
-        update = "done" if due else ""
         if sum(len(counts) for _, counts in found) >= ENOUGH:  # the other groups' samples are assigned by the nodes
             break
-    if update:
-        found.insert(0, (state.centroids, state.counts))
     if not found:
         return None, {}
     pooled, counts = (torch.cat(part) for part in zip(*found, strict=True))
     nodes = merged_nodes(pooled, counts, most, sums.fed.rng("condensed"))
-    after = replace(state, centroids=nodes.centroids, counts=nodes.counts, update=update)
-    return after, {"micro_clusters": len(counts), **note}
+    after = replace(state, centroids=nodes.centroids, counts=nodes.counts)
+    return after, {"micro_clusters": len(counts)}
 
 
-def common_micro_clusters(
-    sums: ClientSums, space: Payload, minimum: int, maximum: int, may_be_few: bool = False
-) -> tuple[Tensor, Tensor] | None:
+def common_micro_clusters(sums: ClientSums, space: Payload, minimum: int, maximum: int) -> tuple[Tensor, Tensor] | None:
     """Find micro-clusters of the samples of all clients together.
 
     Every level takes two sums. The first has counts only, and centres with too few samples are dropped; their samples
@@ -258,8 +249,6 @@ def common_micro_clusters(
         Minimum number of samples of all clients in a micro-cluster, at least 1.
     maximum : int
         Maximum number of micro-clusters, at least 1.
-    may_be_few : bool
-        Whether clients may have fewer than `minimum` samples together, as of new rows; these are counted first.
 
     Returns
     -------
@@ -268,12 +257,6 @@ def common_micro_clusters(
         micro-clusters left with too few samples are dropped, so that m may be 0.
     """
     origin = torch.zeros(1, space["directions"].shape[1])
-    if may_be_few:
-        counted = sums.ask(send_counts, {"space": space, "centres": origin}, {"counts": (1,)})
-        if counted is None:
-            return None
-        if round(float(counted["counts"])) < minimum:
-            return origin[:0], torch.zeros(0, dtype=torch.int64)
     found = _moments(sums, space, origin, torch.zeros(1, dtype=torch.int64))
     poor = 0
     for _ in range(_MAX_LEVELS):
@@ -342,7 +325,7 @@ def _assigned(client: Client | Block, payload: Payload) -> tuple[Tensor, Tensor]
 
     Points of a centre that has fewer of them than the client's own minimum are left out, as its part may be seen alone.
     """
-    points = client_points(new_rows(client) if isinstance(client, Client) else client, payload["space"])
+    points = client_points(client, payload["space"])
     labels = nearest_centroids(points, payload["centres"])
     if client.min_members > 1:
         cells = torch.arange(len(points)) // samples_of(client) * len(payload["centres"]) + labels  # by client

@@ -32,7 +32,6 @@ from fedkin.methods.samples.kingraph.common_micro_clusters import common_step
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from fedkin.methods.samples.kingraph.kingraph_space import (
     MAX_BROADCAST,
-    MAX_NODES,
     KinGraphState,
     are_better_separated,
     cut_nodes,
@@ -132,9 +131,8 @@ class KinGraphMethod(SampleMethod):
     broadcast_nodes : bool or "auto"
         Whether all clients receive all nodes, including means of other clients' samples, and assign each sample by a
         vote of its nearest nodes. Otherwise a sample has the cluster of its micro-cluster, and only clients without
-        micro-clusters receive the nodes. An update of a run needs "auto" or True, and sends all nodes. "auto"
-        broadcasts up to 2,000 nodes: with so few, many samples are in a micro-cluster of another cluster. With an
-        epsilon all clients receive the nodes, which are noisy then.
+        micro-clusters receive the nodes. "auto" broadcasts up to 2,000 nodes: with so few, many samples are in a
+        micro-cluster of another cluster. With an epsilon all clients receive the nodes, which are noisy then.
     epsilon : float or None
         With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to adding or
         removing any one of its samples. Centres are then common to all clients, at most 400 in
@@ -207,7 +205,7 @@ class KinGraphMethod(SampleMethod):
         """Find the components, whiten them, find the clusters, or refine them, in this order."""
         if state.head:
             return self._refined(fed, state)
-        if len(state.centroids) and state.update != "due":  # only the clusters are to be found again
+        if len(state.centroids):  # only the clusters are to be found again
             return self._cut(fed, state, again=True)
         if state.common:
             may_change = self.common_micro_clusters == "auto"
@@ -224,8 +222,7 @@ class KinGraphMethod(SampleMethod):
             if record.values["phase"] == "components" and (found.features, self.features) == ("flat-gradients", "auto"):
                 record.values["note"] = _FLAT
             return found.next(), record
-        described = set(record.answered) & set(found.own[:, 0].tolist() if len(found.own) else record.answered)
-        after, cut = self._cut(fed, found, found.update == "done", described)
+        after, cut = self._cut(fed, found)
         return after, Record(record.answered, record.missing, {**cut.values, **record.values})
 
     def is_private(self) -> bool:
@@ -275,19 +272,6 @@ class KinGraphMethod(SampleMethod):
         left = without_clients(state, clients)
         return None if left is None else left.before_cut()
 
-    def updated(self, state: KinGraphState, clients: Mapping[int, int]) -> KinGraphState | None:
-        """Return the state to whose nodes clients add micro-clusters of their new rows, in the same space.
-
-        ``None`` if what they sent is noisy, or nodes may not be sent to all clients.
-        """
-        if self.epsilon is not None or self.broadcast_nodes is False:
-            return None
-        before = state.before_cut()
-        places = torch.tensor([clients[client] for client in state.own[:, 0].tolist()])
-        own = torch.cat([places.long()[:, None], state.own[:, 1:]], dim=1)
-        large = [clients[client] for client in state.large if client in clients]
-        return replace(before, own=own[places.argsort(stable=True)], large=large, update="due")
-
     def remains(self) -> str:
         return KEPT_OF_FORGOTTEN
 
@@ -309,11 +293,8 @@ class KinGraphMethod(SampleMethod):
         values["scales"] = without_labels(scales)
         return replace(state, finished=True, clusters=clusters, scales=scales), values
 
-    def conclude(self, fed: Federation, state: KinGraphState, described: Collection[int] = ()) -> Replies[Payload]:
-        """Send clients the clusters of their micro-clusters, or of all nodes, or the head.
-
-        Those whose rows are `described` now are told so.
-        """
+    def conclude(self, fed: Federation, state: KinGraphState) -> Replies[Payload]:
+        """Send clients the clusters of their micro-clusters, or of all nodes, or the head."""
         if not len(state.clusters):
             return Replies({}, {})
         if state.head:
@@ -321,16 +302,12 @@ class KinGraphMethod(SampleMethod):
         result = cut_nodes(state)
         payloads = fed.all(result=result)
         to_all = len(state.clusters) <= MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
-        to_all = to_all or state.update == "done"  # clients have new rows of no micro-cluster
         if len(state.own) and not to_all:
             margins = node_margins(result, state.centroids, state.clusters)
             clients, sizes = state.own[:, 0].unique_consecutive(return_counts=True)
             for client, nodes in zip(clients.tolist(), state.own[:, 1].split(sizes.tolist()), strict=True):
                 if client in payloads:
                     payloads[client] = {"clusters": state.clusters[nodes], "confidence": margins[nodes]}
-        if described and self.epsilon is None and len(payloads) <= MAX_NODES:  # of more, some stand for all
-            noted = {id(payload): {**payload, "described": True} for payload in payloads.values()}  # one for many
-            payloads |= {i: noted[id(payloads[i])] for i in described if i in payloads}
         return broadcast(fed, receive_clusters, payloads)
 
     @staticmethod
@@ -365,16 +342,6 @@ class KinGraphMethod(SampleMethod):
             return cls.memberships(result, client.x)
         memory = memory_of(client)
         return None if memory is None else counted_shares(memory, result)
-
-    @staticmethod
-    def continued(before: Mapping[str, Any], result: Mapping[str, Any]) -> Tensor | None:
-        """Return the cluster that has most samples of the nodes of each one before; ``None`` if spaces differ."""
-        if not torch.equal(before["space"]["directions"], result["space"]["directions"]):
-            return None
-        now = counted(nearest_nodes(result["centroids"], before["centroids"]), result)
-        table = torch.zeros(int(before["clusters"].max()) + 1, int(now.max()) + 1)
-        table.index_put_((before["clusters"], now), before["counts"].float(), accumulate=True)
-        return table.argmax(1)
 
     @staticmethod
     def contrast(result: Mapping[str, Any], x: Tensor) -> tuple[Tensor, Tensor]:
@@ -416,14 +383,12 @@ class KinGraphMethod(SampleMethod):
             )
         return common
 
-    def _cut(
-        self, fed: Federation, state: KinGraphState, again: bool = False, described: Collection[int] = ()
-    ) -> tuple[KinGraphState, Record]:
+    def _cut(self, fed: Federation, state: KinGraphState, again: bool = False) -> tuple[KinGraphState, Record]:
         """Find the clusters of the nodes and send them to clients; the record names the clients that received them."""
         after, values = self.clusters_of(state, fed.rng("communities"))
         if self.refine and again:
             values["note"] = "Clusters that are found again are not refined."
-        replies = self.conclude(fed, after, described)
+        replies = self.conclude(fed, after)
         record = Record(list(replies), replies.missing, values)
         if self.refine and not again and after.clusters.any():
             # Clients have received clusters before, which `cut` divides anew.

@@ -31,7 +31,7 @@ from fedkin.core.replies import (
     positive,
     reals,
 )
-from fedkin.data.preparation import encoding_of, remember_rows
+from fedkin.data.preparation import encoding_of
 from fedkin.data.schema import aligned
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import drop, extract, kept_or_computed
@@ -52,10 +52,6 @@ ENOUGH = 5 * MAX_NODES  # micro-clusters of all clients: of more clients or grou
 MAX_BROADCAST = 2_000  # nodes sent to all clients: of more, sending them improves nothing
 CONTINUOUS, UNKNOWN = -1, -2
 """What stands for a column that is not discrete, and for one of which a client cannot tell."""
-KEPT_OF_CHANGED = (
-    "Micro-clusters are of several clients' rows, so that rows of before that have changed or gone still count as they "
-    "were."
-)
 _BATCH = 2048
 SPACE: Expected = {
     "features": is_name, "projection": Nullable(is_seed), "bound": Nullable(positive), "mean": reals("width"),
@@ -104,8 +100,6 @@ class KinGraphState(State):
         Partitions of the nodes, see `fedkin.clustering.graph.cut`, with ``labels`` int16 ``(m,)``.
     head : dict
         The softmax head that refines the clusters, see `fedkin.methods.samples.kingraph.refinement`; empty without one.
-    update : {"", "due", "done"}
-        Whether clients are to send micro-clusters of new rows besides the nodes, or have done so.
     """
 
     features: str = "raw"
@@ -130,7 +124,6 @@ class KinGraphState(State):
     own: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.int64))
     scales: list[dict[str, Any]] = field(default_factory=list)
     head: dict[str, Any] = field(default_factory=dict)
-    update: str = ""
 
     def before_cut(self) -> KinGraphState:
         """Return the finished state reset to before its clusters were found, with its nodes, to find them again.
@@ -327,7 +320,6 @@ def _are_counts(value: Any) -> bool:
 @client_task(
     takes={
         "clusters": Optional(int64(None)), "confidence": Optional(reals(None)),
-        "described": Optional(is_flag),
         "result": Optional(
             {
                 "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
@@ -338,10 +330,7 @@ def _are_counts(value: Any) -> bool:
     accounted=True,
 )  # fmt: skip
 def receive_clusters(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them.
-
-    A client learns whether the server has what its samples were ``described`` by.
-    """
+    """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them."""
     if "result" in payload:
         result = payload["result"]
         if result["n_clusters"] > len(result["clusters"]):
@@ -356,8 +345,6 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
     else:
         for name in ("clusters", "confidence"):
             client.state[name] = payload[name][client.state["micro_clusters"]]
-    if payload.get("described"):
-        remember_rows(client)
     drop(client.x)
     return {}
 

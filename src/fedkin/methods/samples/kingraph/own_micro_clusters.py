@@ -11,13 +11,10 @@ from fedkin.clustering.micro_clusters import merged_nodes, summarise
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.client_array import Block
-from fedkin.core.method import NEW
-from fedkin.core.replies import MANY, Expected, counts_to, doubles, int64, is_count, is_flag, reals, within
-from fedkin.data.preparation import DESCRIBED, find_new_rows, new_rows
+from fedkin.core.replies import MANY, Expected, counts_to, doubles, int64, is_count, reals, within
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
     ENOUGH,
-    KEPT_OF_CHANGED,
     MAX_BROADCAST,
     MAX_NODES,
     SPACE,
@@ -27,7 +24,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     leading_components,
     samples_of,
 )
-from fedkin.report.numbers import join_words
 
 _DIFFERENCES_ATTEMPTS = 6
 _FEWEST = 6
@@ -71,15 +67,9 @@ def send_differences(client: Client | Block, payload: Payload) -> Payload:
     return {"scatter": local_scatter(points, client.rng), "samples": len(points)}
 
 
-_HOW: Expected = {
-    "space": SPACE, "least": counts_to(MANY), "most": counts_to(MANY)
-}  # fmt: skip
-_SUMMARY: Expected = {"centroids": reals("nodes", None), "counts": int64("nodes")}
-
-
 @client_task(
-    takes=_HOW,
-    holds=_SUMMARY,
+    takes={"space": SPACE, "least": counts_to(MANY), "most": counts_to(MANY)},
+    holds={"centroids": reals("nodes", None), "counts": int64("nodes")},
     may_be_empty=True,
     sends="Small groups of rows that are alike: their middle and size",
     fewest="least",
@@ -94,30 +84,6 @@ def send_summary(client: Client, payload: Payload) -> Payload:
     found = summarise(points, count, least, client.rng)
     client.state["micro_clusters"] = found.labels
     return {"centroids": found.centroids, "counts": found.counts}
-
-
-@client_task(
-    takes={**_HOW, "replaces": is_flag},
-    holds={**_SUMMARY, "again": is_flag},
-    may_be_empty=True,
-    sends="Small groups of new rows that are alike: their middle and size",
-    fewest="least",
-)
-def send_new_summary(client: Client, payload: Payload) -> Payload:
-    """Send centroids and counts of micro-clusters of a client's new rows alone, nothing for too few of them.
-
-    Where what it has sent is out of date, see `find_new_rows`, and the server ``replaces`` it, all rows are described
-    ``again``.
-    """
-    again = find_new_rows(client, max(payload["least"], client.min_members)) and payload["replaces"]
-    if again:
-        client.state.pop(DESCRIBED, None)
-    (reply,) = send_summary.run([replace(client if again else new_rows(client), state={})], [payload])
-    if not reply:
-        client.state[NEW] = torch.zeros_like(client.state[NEW])  # they wait until there are more
-        width = payload["space"]["directions"].shape[1]
-        reply = {"centroids": torch.zeros(0, width), "counts": torch.zeros(0, dtype=torch.int64)} if again else {}
-    return {**reply, "again": again} if reply else {}
 
 
 def own_step(
@@ -175,49 +141,29 @@ def _differences(fed: Federation, state: KinGraphState, min_members: int) -> tup
 def _nodes(
     fed: Federation, state: KinGraphState, min_members: int, micro_clusters: int
 ) -> tuple[KinGraphState | None, Record]:
-    """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there.
-
-    A client that describes all its rows again has its earlier micro-clusters removed, unless nodes combine several's.
-    """
-    due, replaces = state.update == "due", len(state.own) == len(state.centroids)
+    """Ask for micro-clusters."""
     expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
     most = max(_FEWEST, min(micro_clusters, ENOUGH // len(fed.ids)))
-    payloads = fed.all(
-        space=state.space, least=min_members, most=min(most, micro_clusters), **({"replaces": replaces} if due else {})
-    )
+    payloads = fed.all(space=state.space, least=min_members, most=min(most, micro_clusters))
     nodes_at_most = MAX_NODES
-    if not due and len(payloads) > ENOUGH // _FEWEST:
+    if len(payloads) > ENOUGH // _FEWEST:
         # Of so many clients some stand for all; the others are assigned by the nodes.
         nodes_at_most = MAX_BROADCAST
         drawn = torch.randperm(len(fed.present), generator=fed.rng("summarising"))[: ENOUGH // _FEWEST]
         payloads = {i: payloads[i] for i in sorted(fed.present[place] for place in drawn.tolist())}
-    replies = fed.ask(send_new_summary if due else send_summary, payloads, expected)
+    replies = fed.ask(send_summary, payloads, expected)
     record = Record(list(replies), replies.missing, {"phase": "graph"})
     sent = {client: reply for client, reply in replies.items() if reply}
-    if not sent and not (due and replies):
+    if not sent:
         return None, record
-    again = [client for client, reply in sent.items() if reply.get("again") and client in state.own[:, 0]]
-    if again:
-        state = _without(state, again)
-        record.values["note"] = (
-            f"Rows of before have changed or gone at {join_words([fed.client_label(client) for client in again], 8)}, "
-            "so that all rows there were described again, and what was sent before no longer counts."
-        )
-    elif due and not replaces:
-        record.values["note"] = KEPT_OF_CHANGED
-    before = [state.centroids] if due else []
-    pooled = torch.cat([*before, *(reply["centroids"] for reply in sent.values())])
-    counts = torch.cat([state.counts, *(reply["counts"] for reply in sent.values())])
+    counts = torch.cat([reply["counts"] for reply in sent.values()])
+    pooled = torch.cat([reply["centroids"] for reply in sent.values()])
     nodes = merged_nodes(pooled, counts, nodes_at_most, fed.rng("condensed"))
     sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()], dtype=torch.int64)
     owners = torch.tensor(list(sent), dtype=torch.int64).repeat_interleave(sizes)
-    first = len(state.counts)
-    own = torch.stack([owners, nodes.labels[first:], counts[first:]], dim=1)
-    earlier = torch.stack([state.own[:, 0], nodes.labels[state.own[:, 1]], state.own[:, 2]], dim=1)
-    own = torch.cat([earlier, own])
+    own = torch.stack([owners, nodes.labels, counts], dim=1)
     own = own[own[:, 0].argsort(stable=True)]
-    update = "done" if due else ""
-    return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own, update=update), record
+    return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own), record
 
 
 def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
@@ -232,14 +178,8 @@ def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphS
     """
     if not len(state.own) or len(state.own) != len(state.centroids):
         return None
-    left = _without(state, clients)
-    if not len(left.own):
-        raise FedkinError("Nothing would be left to cluster.")
-    return left
-
-
-def _without(state: KinGraphState, clients: Collection[int]) -> KinGraphState:
-    """Return the state without the nodes of `clients`, each of which is one micro-cluster."""
     owners, nodes, counts = state.own[~torch.isin(state.own[:, 0], torch.tensor(sorted(clients)))].unbind(1)
+    if not len(owners):
+        raise FedkinError("Nothing would be left to cluster.")
     own = torch.stack([owners, torch.arange(len(owners)), counts], dim=1)
     return replace(state, centroids=state.centroids[nodes], counts=counts, own=own)
