@@ -320,8 +320,8 @@ def _with_names(cells: pd.DataFrame, origin: str) -> pd.DataFrame:
 
     names, cells = cells.iloc[0].astype(str).str.strip(), cells.iloc[1:]
     numbers = pd.to_numeric(names.str.replace(",", "."), errors="coerce").dropna()
-    # Years and 0, 1, 2 may be names.
-    if 2 * len(numbers) > len(names) and not (numbers.is_monotonic_increasing and numbers.is_unique):
+    are_counted = numbers.is_monotonic_increasing and numbers.is_unique  # 0, 1, 2, and years beside names, may be names
+    if 2 * len(numbers) > len(names) and not (are_counted and (len(numbers) < len(names) or numbers.iloc[0] == 0)):
         raise FedkinError(f"The first line of {origin} holds numbers; it must name the columns.")
     if len(names) > 1:
         empty = (cells == "").to_numpy(dtype=bool)

@@ -365,13 +365,18 @@ def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions)
         values = cells.to_numpy(np.float64, na_value=np.nan)
         if types.is_integer_dtype(cells) and np.nanmax(np.abs(values), initial=0) > _EXACT:
             return _category(name, *_words(cells, called, empty))
-        codes = as_numbers(sorted(empty), ".")
-        return Column(name), np.where(np.isin(values, codes), np.nan, values) if empty else values
+        return Column(name), _emptied(values, empty)
     if types.is_datetime64_any_dtype(cells) or isinstance(cells.dtype, pd.PeriodDtype):
         return Column(name, "date"), _days(cells if hasattr(cells.dt, "tz") else cells.dt.to_timestamp())
     if cells.dtype.kind == "m":
         return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 3_600
-    return _of_texts(name, *_words(cells, called, empty), called, options.decimal)
+    column, values = _of_texts(name, *_words(cells, called, empty), called, options.decimal)
+    return column, _emptied(values, empty) if column.kind == "number" else values  # -9,0 as -9
+
+
+def _emptied(values: Values, empty: Collection[str]) -> Values:
+    """Return numbers with NaN in the place of those that stand for empty cells."""
+    return np.where(np.isin(values, as_numbers(sorted(empty), ".")), np.nan, values) if empty else values
 
 
 def _of_texts(name: str, codes: Codes, words: Words, called: str, decimal: str) -> tuple[Column, Values]:
