@@ -32,12 +32,10 @@ Decorator = Callable[[Any], Any]
 
 SECTIONS = {
     "Runs": ("run", "cluster", "resume", "pretrain"),
-    "Finished runs": (
-        "predict", "assign", "cut", "forget", "name", "costs", "attack", "disclosure",
-    ),
+    "Finished runs": ("predict", "assign", "cut", "forget", "name", "costs", "attack", "disclosure"),
     "Many runs": ("compare", "reproduce"),
     "More": ("federation", "list"),
-}  # fmt: skip
+}
 """The commands by what `fedkin --help` divides them into, in order."""
 
 
@@ -139,7 +137,6 @@ def device(what: str, default: str | None = "cpu") -> Decorator:
     return option("--device", f"Where {what}.", "NAME", default=default, show_default=default is not None)
 
 
-run_folders = argument("folders", "Folders of runs.", "RUN...", type=RUN, nargs=-1, required=True)
 as_json = flag("--json as_json", "Print JSON instead of text.")
 quiet = flag("-q --quiet", "Print nothing but warnings and errors.")
 NETWORKS = "networks and kin-graph's large searches compute, such as cuda"
@@ -202,15 +199,15 @@ def _wrong_usage(error: click.UsageError) -> str:
     """Describe a command-line error, and how to get help."""
     path = error.ctx.command_path if error.ctx else "fedkin"
     takes = {name.lstrip("-"): name for each in error.ctx.command.params for name in each.opts} if error.ctx else {}
-    if isinstance(error, click.NoSuchOption):
+    if not isinstance(error, click.NoSuchOption):
+        text = error.format_message()
+    else:
         key = error.option_name.lstrip("-").replace("-", "_")
-        meant = nearest(key, takes)
-        near = [takes[meant]] if meant in takes else []
-        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
-    text = error.format_message()
-    if isinstance(error, click.NoSuchOption) and "set" in takes and not error.possibilities:
-        option = ALIASES.get(key, (key,))[0]
-        text += f" Other keys are set as by --set method.{option}=VALUE or --set data.{option}=VALUE."
+        near = [takes[meant]] if (meant := nearest(key, takes)) in takes else []
+        text = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx).format_message()
+        if "set" in takes and not near:
+            option = ALIASES.get(key, (key,))[0]
+            text += f" Other keys are set as by --set method.{option}=VALUE or --set data.{option}=VALUE."
     return f"{text}{'' if text.endswith(('.', '?', ')')) else '.'} See `{path} --help`."
 
 
@@ -234,9 +231,8 @@ def interruptible(how: str, written: Path | None = None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if written is None or written.exists():
-            stop(f"Interrupted; {how}.", INTERRUPTED)
-        stop("Interrupted before anything was written.", INTERRUPTED)
+        is_begun = written is None or written.exists()
+        stop(f"Interrupted; {how}." if is_begun else "Interrupted before anything was written.", INTERRUPTED)
 
 
 def show(folder: Path, make: Callable[[Progress], RunOutcome | None], as_json: bool, quiet: bool) -> RunOutcome | None:

@@ -36,7 +36,6 @@ from fedkin.cli.app import (
     quiet,
     results,
     run_folder,
-    run_folders,
     settings,
     show,
 )
@@ -206,16 +205,14 @@ def compare(
     if not what.endswith(".toml"):
         locate(what)
     names = tuple(name.strip() for name in methods.split(",") if name.strip())
-    for name in names:
-        if name != "all":
-            registry.target_of("method", name)
+    for name in (each for each in names if each != "all"):
+        registry.target_of("method", name)
     from fedkin.engines.local import keep_freed_memory
     from fedkin.experiment.terminal import show_progress
     from fedkin.studies.compare import compared, question_of
 
-    question = question_of(what, methods=names, **options)
-
     keep_freed_memory()
+    question = question_of(what, methods=names, **options)
     with interruptible("a comparison begins anew"), show_progress(quiet) as progress:
         comparison = compared(question, out or Path("comparisons") / question.name, seeds, budget, progress)
     if as_json:
@@ -252,9 +249,6 @@ def reproduce(names: tuple[str, ...], out: Path, as_json: bool, **options: Any) 
 
 
 # Finished runs.
-
-
-_PREPARED = 'Prepared {target}. Clients get their clusters when the federation runs {how}, with out = "{out}".'
 
 
 def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -323,8 +317,10 @@ def cut(folder: Path, clusters: int, out: Path | None, as_json: bool, quiet: boo
 
     if show(target, lambda progress: cut_again(folder, target, clusters, progress), as_json, quiet):
         return
-    how = f"the experiment with n_clusters = {clusters} in its [method]"
-    print(_PREPARED.format(target=target, out=target.resolve(), how=how))
+    print(
+        f"Prepared {target}. Clients get their clusters when the federation runs the experiment with n_clusters = "
+        f'{clusters} in its [method], with out = "{target.resolve()}".'
+    )
 
 
 @app.command()
@@ -364,15 +360,12 @@ def name(folder: Path, pairs: tuple[str, ...], as_json: bool) -> None:
     if pairs:
         name_clusters(folder, pairs)
     clusters = cluster_list(folder)
-    rows = [
-        ("cluster", "members", "name"),
-        *(["" if v is None else str(v) for v in each.values()] for each in clusters),
-    ]
+    rows = [["cluster", "members", "name"], *(["" if v is None else str(v) for v in c.values()] for c in clusters)]
     print(json.dumps(clusters, ensure_ascii=False) if as_json else table_text(rows, left=(2,)))
 
 
 @app.command()
-@run_folders
+@argument("folders", "Folders of runs.", "RUN...", type=RUN, nargs=-1, required=True)
 @as_json
 def costs(folders: tuple[Path, ...], as_json: bool) -> None:
     """Show what runs cost: bytes and seconds, by phase."""
@@ -400,8 +393,7 @@ def attack(folder: Path, out: Path | None, device: str) -> None:
 @app.command()
 @run_folder()
 @out("File to write the page to; by default disclosure.html in the run's folder.")
-@quiet
-def disclosure(folder: Path, out: Path | None, quiet: bool) -> None:
+def disclosure(folder: Path, out: Path | None) -> None:
     """Say what left a run's clients, message by message. For a board, to print."""
     from fedkin.experiment.disclosure import PAGE, disclosure_of_run
     from fedkin.report.figures import PageView
@@ -409,8 +401,7 @@ def disclosure(folder: Path, out: Path | None, quiet: bool) -> None:
 
     leaving, place = disclosure_of_run(folder), out or folder / PAGE
     write_page(place, PageView(f"What leaves a client of {folder.name}", "", parts=[leaving]))
-    if not quiet:
-        print("\n".join([*leaving.paragraphs, f"Page to print, with all messages: {place}"]))
+    print("\n".join([*leaving.paragraphs, f"Page to print, with all messages: {place}"]))
 
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:

@@ -131,17 +131,13 @@ class Earlier:
 
 
 def earlier_of(folder: Path) -> Earlier:
-    """Return what the run in `folder` has found; raise FedkinError if it holds no finished one that clusters samples.
-
-    Of a real federation's run, whose sites alone have the clusters of rows, sizes are as far as sites report them.
-    """
+    """Return what the run in `folder` has found; raise FedkinError if it has not finished, or clusters no samples."""
     check_finished(folder)
     saved = load_found(folder)
     if saved.method.traits.clusters != "samples":
         raise FedkinError(f"{folder} has clusters of clients, whose numbers no run keeps.")
-    reported = {} if saved.profile is None else dict(enumerate(saved.profile.samples.tolist()))
-    sizes = {cluster: size for cluster, size in (read_sizes(folder) or reported).items() if size}
-    return Earlier(str(folder), saved.method, saved.result, saved.preparation.encoding, sizes, read_names(folder))
+    encoding, sizes = saved.preparation.encoding, read_sizes(folder, saved)
+    return Earlier(str(folder), saved.method, saved.result, encoding, sizes, read_names(folder))
 
 
 def followed_by(folder: Path) -> list[str]:
@@ -323,10 +319,9 @@ def cluster_list(folder: Path) -> list[dict[str, Any]]:
 
     Members are samples or clients.
     """
-    saved, names, sizes = load_found(folder), read_names(folder), read_sizes(folder)
-    reported = [] if saved.profile is None else saved.profile.samples.tolist()
-    members = [sizes.get(cluster, 0) for cluster in range(int(saved.result["n_clusters"]))] if sizes else reported
+    saved, names = load_found(folder), read_names(folder)
+    sizes = read_sizes(folder, saved)
     return [
-        {"cluster": i, "members": members[i] if members else None, "name": names.get(i)}
+        {"cluster": i, "members": sizes.get(i, 0) if sizes else None, "name": names.get(i)}
         for i in range(int(saved.result["n_clusters"]))
     ]

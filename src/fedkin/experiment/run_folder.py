@@ -370,10 +370,10 @@ def sizes_of(labels: Iterable[Any]) -> dict[int, int]:
     return {int(cluster): int(count) for cluster, count in zip(values, counts, strict=True) if cluster >= 0}
 
 
-def read_sizes(folder: Path) -> dict[int, int]:
+def read_sizes(folder: Path, saved: SavedResult) -> dict[int, int]:
     """Return the number of members of each cluster as a run has written them; raise FedkinError if a file is damaged.
 
-    It is empty where a real federation's samples are clustered.
+    Where a real federation's samples are clustered, they are as far as sites report them.
     """
     labels = []
     for path in [folder / CLIENTS, *sorted((folder / "labels").glob("*.csv"))]:
@@ -382,7 +382,8 @@ def read_sizes(folder: Path) -> dict[int, int]:
                 labels.append(pd.read_csv(path, usecols=["cluster"])["cluster"].to_numpy(np.int64))
             except ValueError as error:
                 raise FedkinError(f"{path} is damaged; `fedkin resume` of a run writes its results again.") from error
-    return sizes_of(labels)
+    reported = {} if saved.profile is None else dict(enumerate(saved.profile.samples.tolist()))
+    return sizes_of(labels) or {cluster: size for cluster, size in reported.items() if size}
 
 
 def cluster_columns(clusters: Tensor, confidence: Tensor | None = None, memberships: Tensor | None = None) -> Columns:
