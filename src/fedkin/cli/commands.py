@@ -372,10 +372,9 @@ def costs(folders: tuple[Path, ...], as_json: bool) -> None:
     from fedkin.studies.costs import costs_of
 
     by_run = {str(folder): costs for folder in folders if (costs := costs_of(folder)) is not None}
-    if as_json:
-        print(json.dumps({run: json.loads(costs.to_json(orient="index")) for run, costs in by_run.items()}))
-    else:
-        print("\n\n".join(f"{run}\n{costs.to_string(na_rep='–')}" for run, costs in by_run.items()))
+    trees = {run: json.loads(costs.to_json(orient="index")) for run, costs in by_run.items()}
+    texts = [f"{run}\n{costs.to_string(na_rep='–')}" for run, costs in by_run.items()]
+    print(json.dumps(trees) if as_json else "\n\n".join(texts))
 
 
 @app.command()
@@ -400,8 +399,8 @@ def disclosure(folder: Path, out: Path | None) -> None:
     from fedkin.report.page import write_page
 
     leaving, place = disclosure_of_run(folder), out or folder / PAGE
-    write_page(place, PageView(f"What leaves a client of {folder.name}", "", parts=[leaving]))
-    print("\n".join([*leaving.paragraphs, f"Page to print, with all messages: {place}"]))
+    write_page(place, PageView(f"What leaves a client of {folder.name}", parts=[leaving]))
+    print(*leaving.paragraphs, f"Page to print, with all messages: {place}", sep="\n")
 
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:
