@@ -172,15 +172,9 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         state |= Numbers(payload["numbers"], payload["count"]).of_state(state)
     labels, path = run_folder.labels_of(site.table, state), run_folder.label_file(folder, 0, [site.name])
     if labels is not None and not (path.is_file() and path.read_bytes() == labels.encode()):
-        files = (run_folder.RESULT, run_folder.MODELS) if path.is_file() else ()
-        if gone := [file for file in files if (folder / file).is_file()]:
-            for file in gone:
-                (folder / file).unlink()
-            print(
-                f"fedkin: The clusters are others than before, so {' and '.join(gone)} in {folder} are removed; copy "
-                "them from the server's new results to predict with these.",
-                flush=True,
-            )
+        if path.is_file():  # of other clusters: what the site was given by hand to predict with is none of theirs
+            for file in (run_folder.RESULT, run_folder.MODELS):
+                (folder / file).unlink(missing_ok=True)
         write_atomically(path, labels)
         client = replace(site.client(request), state=dict(state))
         site.prepare(client)

@@ -47,8 +47,6 @@ from fedkin.report.sample_map import MAX_POINTS, map_of_samples, some_rows, with
 from fedkin.report.words import described, remarks, sentences
 
 _DATA = "The data"
-_BATCH = 1 << 18  # rows that are predicted at once
-_COUNTED = 1_000  # clients whose samples are counted by cluster: a longer table is not read
 
 
 class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -243,7 +241,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     def _counted(self) -> list[Client]:
         return [
             Client(i, torch.zeros(len(y), 0), state={"clusters": torch.as_tensor(y)})
-            for i, y in enumerate(self.labels_ if len(self.labels_) <= _COUNTED else [])
+            for i, y in enumerate(self.labels_ if len(self.labels_) <= 1_000 else [])  # a longer table is not read
             if i not in self._absent
         ]
 
@@ -358,7 +356,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             return values.numpy()
 
         if isinstance(data, ClientArray):
-            batches = data.rows.split(_BATCH)
+            batches = data.rows.split(1 << 18)
             return np.split(np.concatenate([values_of(part, subject) for part in batches]), data.offsets[1:-1].tolist())
         return map_clients(data, values_of, subject)
 

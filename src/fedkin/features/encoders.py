@@ -33,12 +33,6 @@ ROCKET, EMBEDDED = "rocket", "embedded"
 TEXTS = "sentence-transformers:"
 PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
 _log = logging.getLogger(__name__)
-_SIDE = 224
-"""Height and width of images where neither the network nor the spec says: those that most networks were trained on."""
-_KERNELS = 500
-"""Random convolutions; of 100 to 10,000 that were tried by Dempster et al. (2020), a few hundred lose little."""
-_LENGTHS = (7, 9, 11)
-"""Lengths of kernels (Dempster et al. 2020, section 3.1)."""
 
 
 def is_encoder(name: object) -> bool:
@@ -76,7 +70,7 @@ class Encoder:
         if not isinstance(self.source, str):
             return ""
         if self.source == ROCKET:
-            return f"rocket {_KERNELS}"
+            return ROCKET
         kind, name, options = _parts(self.source)
         is_file = kind in ("onnx", "torch")
         weights = _digest(_file(kind, name)) if is_file else _network(self.source).weights
@@ -90,7 +84,7 @@ class Encoder:
         elif isinstance(self.source, nn.Module):
             module = self.source.eval()
             place = next((value.device for value in module.parameters()), torch.device("cpu"))
-            preprocessing = Preprocessing(None if kind == "images" else ())
+            preprocessing = Preprocessing() if kind == "images" else Preprocessing(())
             rows = _encoded_by(Network(lambda batch: module(batch.to(place)), preprocessing), contents)
         else:
             rows = self.source(list(contents))
@@ -114,10 +108,10 @@ class Encoder:
 class Preprocessing:
     """How images become what a network takes: ``(3, *side)``, minus `mean`, divided by `std`; by default ImageNet's.
 
-    A `side` of ``None`` is 224 x 224; without any, ``()``, samples are no images and stay as they are.
+    Most networks were trained on 224 x 224; without a `side`, ``()``, samples are no images and stay as they are.
     """
 
-    side: tuple[int, ...] | None = None
+    side: tuple[int, ...] = (224, 224)
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
 
@@ -140,7 +134,7 @@ class Preprocessing:
         """Return an image of Pillow's, or an array ``(channels, height, width)`` in [0, 1], as the network takes it."""
         if self.side == () or (not hasattr(image, "convert") and np.ndim(image) != 3):
             return torch.as_tensor(image, dtype=torch.float32)
-        side = self.side or (_SIDE, _SIDE)
+        side = self.side
         if hasattr(image, "convert"):
             x = torch.from_numpy(np.asarray(image.convert("RGB")).copy()).permute(2, 0, 1) / 255
         else:
@@ -292,7 +286,7 @@ def _torch(name: str) -> Network:
 def _for_shape(run: Callable[[Tensor], Tensor], shape: Iterable[Any]) -> Network:
     """Return a network of a file by the shape of its input; what is no integer in it is any size, of batches, too."""
     sizes = [size if isinstance(size, int) else None for size in shape]
-    side = tuple(size or _SIDE for size in sizes[2:]) if len(sizes) == 4 else ()
+    side = tuple(size or Preprocessing.side[0] for size in sizes[2:]) if len(sizes) == 4 else ()
     count = sizes[0] if sizes else None
     return Network(lambda x: torch.cat([run(part) for part in x.split(count or len(x))]), Preprocessing(side))
 
@@ -335,31 +329,32 @@ def _rocket_by_length(contents: Iterable[Any]) -> Tensor:
     by_length: dict[int, list[int]] = {}
     for row, item in enumerate(series):
         by_length.setdefault(item.shape[-1], []).append(row)
-    embeddings = torch.zeros(len(series), 2 * _KERNELS)
+    embeddings: dict[int, Tensor] = {}
     for rows in by_length.values():
         for batch in _batches(rows, 512):  # which bounds what convolutions take
-            embeddings[batch] = rocket(torch.stack([series[row] for row in batch]))
-    return embeddings
+            embeddings |= zip(batch, rocket(torch.stack([series[row] for row in batch])), strict=True)
+    return torch.stack([embeddings[row] for row in range(len(series))])
 
 
-def rocket(x: Tensor) -> Tensor:
+def rocket(x: Tensor, kernels: int = 500, lengths: tuple[int, ...] = (7, 9, 11)) -> Tensor:
     """Return features of series by random convolutions (ROCKET, Dempster, Petitjean and Webb 2020): ``(n, 1000)``.
 
     Samples are float32 ``(n, *channels, steps)``; each channel of a series is standardised. Of every convolution these
     are the share of positive values and the greatest value. Kernels are the same everywhere; how far they reach is a
-    part of a series' length. Raises FedkinError for series of fewer than 7 steps.
+    part of a series' length. Of 100 to 10,000 `kernels` that the paper tried a few hundred lose little; `lengths` are
+    its section 3.1's. Raises FedkinError for series of fewer than 7 steps.
     """
     series = x.flatten(1, -2) if x.ndim > 2 else x[:, None]
     steps = series.shape[-1]
-    if steps < _LENGTHS[0]:
-        raise FedkinError(f"Features 'rocket' are of series of at least {_LENGTHS[0]} steps; these have {steps}.")
+    if steps < lengths[0]:
+        raise FedkinError(f"Features 'rocket' are of series of at least {lengths[0]} steps; these have {steps}.")
     series = series - series.mean(-1, keepdim=True)
     series = series / series.std(-1, keepdim=True, correction=0).clamp(min=1e-8)
-    rng = torch.Generator().manual_seed(_KERNELS)
+    rng = torch.Generator().manual_seed(kernels)
     shares, peaks = [], []
-    lengths = [length for length in _LENGTHS if length <= steps]
-    for kernel in range(_KERNELS):
-        length = lengths[kernel % len(lengths)]
+    possible = [length for length in lengths if length <= steps]
+    for kernel in range(kernels):
+        length = possible[kernel % len(possible)]
         weights = torch.randn(1, series.shape[1], length, generator=rng)
         weights = weights - weights.mean(-1, keepdim=True)
         bias, reach, padded = torch.rand(3, generator=rng).tolist()

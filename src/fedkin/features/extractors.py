@@ -73,10 +73,14 @@ def suited(shape: tuple[int, ...], flat: bool) -> str:
     return "flat-gradients" if flat else "raw"
 
 
+def _unit(x: Tensor) -> Tensor:
+    return normalize(x.flatten(1), dim=1)
+
+
 _FEATURES: dict[str, Extractor] = {
-    "raw": lambda x: x.flatten(1),
-    "unit": lambda x: normalize(x.flatten(1), dim=1),
-    "embedded": lambda x: normalize(x.flatten(1), dim=1),
+    "raw": nn.Flatten(),
+    "unit": _unit,
+    "embedded": _unit,
     "gradients": gradients,
     "flat-gradients": flat_gradients,
 }

@@ -113,10 +113,6 @@ def _blur(length: int, shorter: int) -> Tensor:
 # Images whose pixels are the columns of a table, as they come in files of digits.
 
 
-_MIN_ROWS = 20
-"""Rows from which correlations say anything."""
-
-
 def side_of(width: int) -> int | None:
     """Return the side of square images of `width` pixels; ``None`` if it is no square, or too small for edges."""
     side = math.isqrt(width)
@@ -137,10 +133,11 @@ def flat_images_of_sets(x: Tensor) -> list[bool | None]:
     side = side_of(x.shape[2]) if x.ndim == 3 else None
     if side is None:
         return [False] * len(x)
-    if x.shape[1] < _MIN_ROWS:
+    fewest = 20  # rows from which correlations say anything
+    if x.shape[1] < fewest:
         return [None] * len(x)
     # A thousand rows tell it, and four million cells, which take 32 MB.
-    x = x[:, :: -(-x.shape[1] // min(1_000, max(_MIN_ROWS, (1 << 22) // x.shape[2])))].double()
+    x = x[:, :: -(-x.shape[1] // min(1_000, max(fewest, (1 << 22) // x.shape[2])))].double()
     x = x - x.mean(1, keepdim=True)
     images = x.unflatten(2, (side, side))
     across = _likeness(images[..., 1:], images[..., :-1])

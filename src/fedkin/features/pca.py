@@ -16,9 +16,6 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-WIDEST = 2048
-"""Features beyond this number are projected at random first: outer products grow with its square."""
-
 
 @dataclass(frozen=True)
 class FeatureMoments:
@@ -142,7 +139,8 @@ def components(pooled: FeatureMoments, count: int, standardise: bool = False) ->
 
 def width_kept(width: int, embedded: bool) -> int:
     """Return how many of so many features remain, of embeddings or of others; the rest is projected at random."""
-    most, rest = (384, 384) if embedded else (WIDEST, 1024)  # outer products of 384 columns take 0.3 MB
+    # Outer products grow with the square; those of 384 columns take 0.3 MB.
+    most, rest = (384, 384) if embedded else (2048, 1024)
     return width if width <= most else rest
 
 

@@ -25,9 +25,6 @@ from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import binary, bit_epsilon, flipped
 
 JSON = "attack.json"
-PAPER: dict[float | None, float] = {None: 0.0175, 0.0: 0.7039, 0.05: 0.8040, 0.1: 0.9075, 0.15: 0.9811, 0.2: 1.0765}
-"""Table II of Prigent et al. 2024: errors by flip probability, summed over eight images; of ``None`` codes are sent as
-they are, without quantisation."""
 
 
 def reconstruct(
@@ -63,7 +60,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
     population = saved.preparation.of_tests(config.scenario.build(config.data_seed))
     if not any(len(y) for _, y in population.tests):
         raise FedkinError(f"The scenario of {folder} holds out no samples; set simulation.test_fraction above 0.")
-    levels = [None, *sorted({level for level in PAPER if level is not None} | {sent["flip"]})]
+    levels = [None, *sorted({0.0, 0.05, 0.1, 0.15, 0.2, sent["flip"]})]  # those of table II; None is no quantisation
     encoder = Encoder.of(sent["encoder"])
     width, tried = encoder.width, []
     with one_thread():
@@ -87,14 +84,14 @@ def text_of(tree: Mapping[str, Any]) -> str:
     """Return what ``attack.json`` holds as a table; an ε above 1 promises little, above 10 next to nothing."""
     errors = tree["reconstruction"]
     base = next(level["error"] for level in errors["levels"] if level["flip"] == 0.0)
-    heads = ("error", "of P = 0 %", "paper, of P = 0 %", "recognised", "ε of a segment")
+    heads = ("error", "of P = 0 %", "recognised", "ε of a segment")
     rows: list[tuple[str, ...]] = [(f"Reconstruction of {errors['samples']} samples", *heads)]
     guess = {"flip": "mean of all as a guess", "error": errors["guess"], "recognised": 1 / errors["samples"]}
     for level in [*errors["levels"], guess]:
-        flip, paper = level["flip"], PAPER.get(level["flip"])
+        flip = level["flip"]
         name = "no quantisation" if flip is None else flip if isinstance(flip, str) else f"P = {100 * flip:g} %"
-        ratios = [f"{level['error'] / base:.2f}" if base else "–", f"{paper / PAPER[0.0]:.2f}" if paper else ""]
+        ratio = f"{level['error'] / base:.2f}" if base else "–"
         epsilon = "none" if level.get("epsilon") is None else f"{level['epsilon']:,.2f}"
-        rows.append((name, f"{level['error']:.4f}", *ratios, f"{100 * level['recognised']:.1f} %", epsilon))
+        rows.append((name, f"{level['error']:.4f}", ratio, f"{100 * level['recognised']:.1f} %", epsilon))
     note = "P is the probability with which each bit is flipped. All of this covers the messages alone, no training."
     return f"{table_text(rows)}\n\n{note}"

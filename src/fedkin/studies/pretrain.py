@@ -18,9 +18,6 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 
-AUTHORS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3}
-"""Training as the authors have it."""
-
 
 def pretrain(
     source: str,
@@ -52,8 +49,9 @@ def pretrain(
     x, shape = client.x, tuple(client.x.shape[1:])
     spec: dict[str, Any] = {"name": choose_autoencoder(shape) if name == "auto" else name, "shape": list(shape)}
     encoder = Encoder.of(spec | {"output": "sigmoid" if mode == "unit" else "linear"})
-    training = LocalTraining(epochs=1, optimizer="adam", **AUTHORS)
-    how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed, **AUTHORS}
+    as_authors: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3}
+    training = LocalTraining(epochs=1, optimizer="adam", **as_authors)
+    how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed, **as_authors}
     vector = encoder.initial(derive_generator(seed, "init"))
     trained = Pretrained(encoder.spec(), vector, how | {"epochs": 0, "seconds": 0.0})
     if path.exists():
