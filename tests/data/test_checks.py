@@ -64,6 +64,10 @@ def test_another_unit_is_found_where_ranges_overlap_at_half_of_the_clients_and_o
     assert all(f"'x{i}' (about " in sentence for i in range(4))
     assert not questions({"x": draw(0)}, {"x": draw(1, mean=60)}, {"x": draw(2, mean=70)})
     assert not questions({"x": amounts[0]}, {"x": np.append(amounts[1], 1e6)})  # a slip is an outlier
+    differences = [draw(seed, mean=0.0) for seed in range(3)]
+    [sentence] = questions({"x": differences[0]}, {"x": differences[1]}, {"x": differences[2] * 1000})
+    assert "at client c: 'x' (about 1,0" in sentence
+    assert not questions({"x": differences[0]}, {"x": differences[1] * 9}, {"x": np.append(differences[2], [1e6, -1e6])})
 
 
 @pytest.mark.parametrize("low", [-1e300, 0.0, 5e-324])

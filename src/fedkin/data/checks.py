@@ -33,6 +33,8 @@ from fedkin.data.schema import ColumnReport, quoted
 
 _FAR = 4.0
 """Standard deviations, within clients, between means of what is in another unit: measured, see above."""
+_OTHER_SCALE = 25.0
+"""Ratio of what is in another scale, as bytes and fractions are by 255; clients' samples differ by less."""
 _CHANCE = 1e-5
 """Probability below which none of the others' values at a client is no chance: 1,000 columns at ten clients."""
 _FEWEST = 20
@@ -161,8 +163,8 @@ def _fewer(small: list[str], large: list[str]) -> tuple[list[str], str]:
 def _unit(moments: ByClient, kind: Kind) -> tuple[str, str] | None:
     """Return at which clients values are far from the others', or five times as large, and how.
 
-    Clients are divided at the widest gap between their means, or, of values that are nowhere negative, the widest
-    ratio. The fewer clients are named, and of equally many those with larger values.
+    Clients are divided at the widest gap between their means, or at the widest ratio: of means, if values are nowhere
+    negative, else of deviations. The fewer clients are named, and of equally many those with larger values.
     """
     moments = {client: each for client, each in moments.items() if each.filled >= MIN_MEMBERS}
     if len(moments) < 2:
@@ -173,23 +175,39 @@ def _unit(moments: ByClient, kind: Kind) -> tuple[str, str] | None:
     within = math.sqrt(sum(each.filled * each.deviation**2 for each in moments.values()) / filled)
     rounding = 1e-9 * max(abs(each.high) for each in moments.values())
     small, large, gap = _divided(means, ratio=False)
-    if not gap > max(_FAR * within, rounding):
-        small, large, gap = _divided(means, ratio=True) if positive else (small, large, 0.0)
-        most = max(means[client] for client in small)
-        # Of a few large values the mean is large, but no more than its standard error.
-        is_sure = all(
-            means[client] - most > 4 * moments[client].deviation / math.sqrt(moments[client].filled) for client in large
-        )
-        if not (gap >= 5 and is_sure):
+    are_near = gap <= max(_FAR * within, rounding)
+    if are_near:
+        # Of values on both sides of 0 the mean says nothing of their scale.
+        sizes = means if positive else {client: each.deviation for client, each in moments.items() if each.deviation}
+        small, large, gap = _divided(sizes, ratio=True) if len(sizes) > 1 else ([], [], 0.0)
+        most = max((sizes[client] for client in small), default=0.0)
+        if gap < (5 if positive else _OTHER_SCALE) or not all(
+            _is_sure(moments[client], most, positive) for client in large
+        ):
             return None
     named, side = _fewer(small, large)
-    weights = [sum(moments[client].filled for client in part) for part in (small, large)]
-    totals = [sum(moments[client].filled * means[client] for client in part) for part in (small, large)]
-    ratio = totals[1] / weights[1] / (totals[0] / weights[0]) if positive else 0.0
+    if positive:
+        weights = [sum(moments[client].filled for client in part) for part in (small, large)]
+        totals = [sum(moments[client].filled * means[client] for client in part) for part in (small, large)]
+        ratio = totals[1] / weights[1] / (totals[0] / weights[0])
+    else:
+        ratio = gap if are_near else 0.0
     how = f"far {side} the others"
     if ratio >= 1.5:  # inches are 2.54 times centimetres, and kilometres 1.6 times miles
         how = f"about {ratio:,.{1 if ratio < 5 else 0}f} times {'larger' if side == 'above' else 'smaller'}"
     return _clients([client for client in moments if client in named]), how
+
+
+def _is_sure(moments: Moments, size: float, positive: bool) -> bool:
+    """Return whether a client's mean, or deviation, is above a size by more than a few large values make of it.
+
+    The mean square has a standard error of at most its root times the largest value, divided by the root of the number.
+    """
+    root = math.sqrt(moments.filled)
+    if positive:
+        return moments.mean - size > 4 * moments.deviation / root
+    farthest = max(moments.high - moments.mean, moments.mean - moments.low)
+    return moments.deviation**2 - size**2 > 2 * farthest * moments.deviation / root
 
 
 def _disjoint(levels: Mapping[str, Sequence[str]], frequencies: Frequencies) -> list[str]:
@@ -256,7 +274,7 @@ def check_arrays(ends: Mapping[str, tuple[Tensor, Tensor]]) -> list[str]:
         return []
     sizes = {name: size for name, size in zip(ends, by_column.median(1).values.tolist(), strict=True) if size > 0}
     small, large, ratio = _divided(sizes, ratio=True) if len(sizes) > 1 else ([], [], 0.0)
-    if ratio <= 25:
+    if ratio <= _OTHER_SCALE:
         return []
     few, _ = _fewer(small, large)
     largest, others = (max(sizes[name] for name in sizes if (name in few) == is_in) for is_in in (True, False))
