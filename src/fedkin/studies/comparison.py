@@ -209,8 +209,8 @@ def best_numbers(scores: Sequence[Score], is_known: bool = False) -> dict[str, S
 def best_of(scores: Sequence[Score], is_known: bool = False) -> Score:
     """Return the score to rely on.
 
-    A number that a method finds, above one, comes before all that are given: the method has asked inside each cluster,
-    and halves agree on two coarse pieces more surely than on many clusters that are as real. Of
+    A number that a method finds, above one, comes before all that are given: the method has weighed all numbers, by all
+    rows, and halves agree on two coarse pieces more surely than on many clusters that are as real. Of
     those left, the one with the finest partition that splits do not tell from the best: a finer one is taken where both
     are found again as well, up to the spread of splits.
     """
