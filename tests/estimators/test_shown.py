@@ -18,6 +18,16 @@ def model() -> fedkin.KFed:
     return fedkin.KFed(n_clusters=3, random_state=0).fit(CLIENTS).rename({1: "<b>frail"})
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("to_excel", "to_frame"), ("centroids_", "cluster_centers_"), ("labels", "labels_"), ("x9", "")]
+)
+def test_names_of_other_libraries_get_the_one_that_is_meant(model: fedkin.KFed, name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(model, name)
+    assert str(caught.value) == f"KFed has no attribute '{name}'{meant and f'; there is {meant}'}."
+    assert not hasattr(model, "_no_such")
+
+
 def test_a_frame_has_a_row_per_sample(model: fedkin.KFed) -> None:
     frame = model.to_frame()
     assert list(frame) == ["client", "sample", "cluster", "name", "confidence"]

@@ -24,7 +24,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, Record, runner
 from fedkin.core.client_array import ClientArray
 from fedkin.core.device import device_named, on
-from fedkin.core.errors import PYTHON, FedkinWarning, at_door, listing, suggestion
+from fedkin.core.errors import PYTHON, FedkinWarning, at_door, listing, nearest, suggestion
 from fedkin.core.method import Option, check_class, options_of, section_entries
 from fedkin.core.runner import Callback
 from fedkin.data.options import TableOptions
@@ -301,6 +301,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
+
+    def __getattr__(self, name: str) -> Any:
+        """Name the attribute that a word of another library stands for; only what there is not comes here."""
+        public = [each for each in (*dir(type(self)), *vars(self)) if not each.startswith("_")]
+        if name in public or name.startswith("_"):  # a property of it raised, whose words are better
+            return object.__getattribute__(self, name)
+        near = nearest(name, public)
+        instead = f"; there is {near}" if near else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute '{name}'{instead}.")
 
     def to_frame(self) -> pd.DataFrame:
         """Return the clusters as a table, whose ``to_excel`` and ``to_csv`` are pandas'.
