@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
+from scipy.cluster import hierarchy
+from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from sklearn.cluster import HDBSCAN, AffinityPropagation, MeanShift, estimate_bandwidth
 from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
+from fedkin.clustering.matching import renumbered
 from fedkin.core.seeds import draw_seed
 
 Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans", "linkage"]
@@ -78,7 +81,7 @@ def average_linkage(distances: Tensor, n_clusters: int | None = None) -> list[in
         if n < 2:
             return [0] * n
         tree = linkage(squareform(square, checks=False), "average")
-        return _plain(cut_tree(tree, min(n_clusters, n))[:, 0])
+        return _plain(hierarchy.cut_tree(tree, min(n_clusters, n))[:, 0])
     if n > 2:
         tree = linkage(squareform(square, checks=False), "average")
         for count in range(2, min(10, n - 1) + 1):
@@ -91,6 +94,21 @@ def average_linkage(distances: Tensor, n_clusters: int | None = None) -> list[in
     same = best[:, None] == best
     between, within = 1 - square[~same].mean(), 1 - square[same & ~np.eye(n, dtype=bool)].mean()
     return _plain(best - 1) if between <= 0.5 * within else [0] * n
+
+
+def cut_tree(distances: Tensor, method: str, threshold: float | None) -> Tensor:
+    """Cut the tree of `distances` ``(n, n)`` at height `threshold`, or in the middle of the widest gap of its heights.
+
+    `method` is one of SciPy's linkages. Return the labels, int64 ``(n,)`` in order of first appearance; all are 0 if
+    there is no gap.
+    """
+    if len(distances) < 2:
+        return torch.zeros(len(distances), dtype=torch.int64)
+    tree = linkage(squareform(distances.numpy(), checks=False), method)
+    if threshold is None:
+        lower, upper = max(pairwise(tree[:, 2].tolist()), key=lambda gap: gap[1] - gap[0], default=(0.0, 0.0))
+        threshold = (lower + upper) / 2 if upper > lower else np.inf
+    return torch.tensor(renumbered(fcluster(tree, threshold, criterion="distance").tolist()))
 
 
 def _plain(labels: Any) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import planted
-from fedkin.clustering.tree_cuts import cut_tree
+from fedkin.clustering.from_distances import cut_tree
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.hierarchical import HierarchicalMethod, distances_between
 from fedkin.methods.clients.update_splits import SplitState, Updates
@@ -39,12 +39,10 @@ def test_distances_are_those_of_their_names(distance, first_row):
 def test_the_tree_is_cut_at_the_given_height():
     line = torch.tensor([0.0, 1.0, 10.0, 12.0, 40.0])
     distances = (line[:, None] - line).abs().double()
-    clusters = {
-        height: 1 + int(cut_tree(distances, "single", height)[0].max()) for height in (0.5, 1.0, 2.0, 9.0, 28.0)
-    }
+    clusters = {height: 1 + int(cut_tree(distances, "single", height).max()) for height in (0.5, 1.0, 2.0, 9.0, 28.0)}
     assert clusters == {0.5: 5, 1.0: 4, 2.0: 3, 9.0: 2, 28.0: 1}
-    assert int(cut_tree(distances, "complete", 9.0)[0].max()) == 2  # the two pairs are 12 apart at most, 9 at least
-    assert cut_tree(distances[:1, :1], "average", 1.0)[0].tolist() == [0]
+    assert int(cut_tree(distances, "complete", 9.0).max()) == 2  # the two pairs are 12 apart at most, 9 at least
+    assert cut_tree(distances[:1, :1], "average", 1.0).tolist() == [0]
 
 
 @pytest.mark.parametrize(("threshold", "parts"), [(0.3, [0, 0, 1]), (0.5, [0, 0, 0])])

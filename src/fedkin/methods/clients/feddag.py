@@ -15,7 +15,7 @@ from annotated_types import Interval
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from fedkin.clustering.tree_cuts import cut_tree
+from fedkin.clustering.from_distances import cut_tree
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
@@ -116,7 +116,7 @@ class FedDAGMethod(OneShotMethod):
         data = (angles * imbalances(counts, self.imbalance)).mean(0)
         directions = torch.rad2deg(cosine_similarities(changes).arccos())
         distances = fused(spread(directions), spread(data))
-        labels, _, _ = cut_tree(distances, "average", self.threshold)
+        labels = cut_tree(distances, "average", self.threshold)
         return labels, {"mode": "data and updates"}
 
     def _form(self, fed: Federation, state: FedDAGState) -> tuple[FedDAGState, Record]:

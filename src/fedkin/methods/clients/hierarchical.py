@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.distance import pdist, squareform
 from torch import Tensor
 
-from fedkin.clustering.tree_cuts import cut_tree
+from fedkin.clustering.from_distances import cut_tree
 from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
@@ -63,7 +63,7 @@ class HierarchicalMethod(UpdateMethod):
         distances = distances_between(part.compared, self.distance)
         # Similarities as distances would give negative heights, which SciPy refuses; adding 1 to all changes nothing.
         shift = 1.0 if self.distance == "similarity" else 0.0
-        labels, _, _ = cut_tree(distances + shift, self.linkage, self.threshold + shift)
+        labels = cut_tree(distances + shift, self.linkage, self.threshold + shift)
         return Division(labels.tolist(), distances)
 
 

@@ -17,7 +17,7 @@ from annotated_types import Interval
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.tree_cuts import cut_tree
+from fedkin.clustering.from_distances import cut_tree
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
@@ -67,7 +67,7 @@ class PACFLMethod(OneShotMethod):
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
         angles = angles_between(sets_of(messages, self._how(state)), self.angle)
-        labels, _, _ = cut_tree(angles, "average", None if self.threshold == "auto" else self.threshold)
+        labels = cut_tree(angles, "average", None if self.threshold == "auto" else self.threshold)
         return labels, {"mode": "principal angles"}
 
     @staticmethod

@@ -168,7 +168,7 @@ class UpdateMethod(ClientMethod):
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the common result with the splits, by which unseen clients are assigned."""
-        return {**super().result(state), "splits": state.splits, "compare": "parameters"}
+        return {**super().result(state), "splits": state.splits}
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:

@@ -156,8 +156,8 @@ def flips(folder: Path) -> Figures:
         points = torch.stack([flipped(clean, rate, rng) for clean in bits]).flatten(1)
 
         clusterings = {
-            "exact": cluster(points, "exact", min_size, derive_generator(*drawn), flips=rate).labels,
-            "bayes": cluster(points, "bayes", 2, derive_generator(*drawn)).labels,
+            "exact": cluster(points, "exact", min_size, derive_generator(*drawn), flips=rate),
+            "bayes": cluster(points, "bayes", 2, derive_generator(*drawn)),
             "given": k_means(
                 points, len(truth.unique()), derive_generator(config.seed, "told", turn), exact=True
             ).labels,

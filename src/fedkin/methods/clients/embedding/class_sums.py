@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkin.clustering.matching import renumbered
-from fedkin.clustering.tree_cuts import MARGIN, OWN_VARIANCE, Floats, Integers, joined, refined, top_height, ward_tree
+from fedkin.clustering.tree_cuts import MARGIN, OWN_VARIANCE, Floats, Integers, divided, tree_splits, ward_tree
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates
@@ -276,10 +276,10 @@ def _by_means(means: ClassMeans, min_size: int, draws: np.random.Generator) -> I
     points, deviations = _points(means)
     tree = ward_tree(points)
     noise = (draws.standard_normal(points.shape) * deviations for _ in range(20))
-    level = max(MARGIN * max(map(top_height, noise)), 1e-6 * float(tree.heights[-1]))
-    splits = tree.splits(min_size)
-    above = splits[tree.heights[splits] > level]
-    return refined(points, joined(points, tree.labels_after(above, min_size)), min_size) if len(above) else whole
+    level = max(MARGIN * max(ward_tree(part)[-1, 2] for part in noise), 1e-6 * float(tree[-1, 2]))
+    splits = tree_splits(tree, min_size)
+    above = splits[tree[splits, 2] > level]
+    return divided(points, tree, above, min_size) if len(above) else whole
 
 
 def _points(means: ClassMeans) -> tuple[Floats, Floats]:

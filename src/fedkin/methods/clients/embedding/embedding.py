@@ -237,7 +237,7 @@ class EmbeddingMethod(OneShotMethod):
             labels = cluster_class_means(means, smallest, rng)
             values |= {"mode": "sums", "numbers": length, "epsilon": self._sample_epsilon, "delta": self.delta}
             return labels, values | {"note": privacy_note(values)}
-        labels = cluster(messages, self.clustering, smallest, rng, flips=how["flip"]).labels
+        labels = cluster(messages, self.clustering, smallest, rng, flips=how["flip"])
         values |= {"mode": self.clustering, "bits": length, "flip": how["flip"]}
         values["epsilon"] = length * bit_epsilon(how["flip"])
         note = privacy_note(values)
@@ -258,7 +258,7 @@ class EmbeddingMethod(OneShotMethod):
         return unseen_class_sums(client, result) if "deviation" in result else message_of(client, result)[0]
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
-        return super().result(state) | self._how(state) | {"normalise": "segment", "batch_statistics": False}
+        return super().result(state) | self._how(state)
 
     @staticmethod
     def true_bits(client: Client, result: Mapping[str, Any]) -> Tensor:
