@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fedkin.clustering.k_means import k_means, lloyd_of_sets
-from fedkin.clustering.margins import distance_margin
+from fedkin.clustering.nearest import distance_margin
 
 
 def generator(seed: int = 0) -> torch.Generator:

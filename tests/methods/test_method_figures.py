@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fedkin.methods.clients.embedding.embedding import privacy_note
-from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 
 def test_coarser_and_finer_clusters_are_a_table_where_there_are_any():
@@ -15,13 +15,13 @@ def test_coarser_and_finer_clusters_are_a_table_where_there_are_any():
     ]
     values = {"nodes": 1200, "clusters": 2, "found_in": "graph", "scales": scales}
     graph = {"step": 2, "answered": [0, 1, 2], "values": values}
-    text, table = kingraph_figures([{"values": {"phase": "components"}}, graph])
+    text, table = KinGraphMethod.figures([{"values": {"phase": "components"}}, graph])
     assert text.sentences == ["In step 2, 1,200 micro-clusters from 3 clients gave 2 clusters."]
     assert [(name, [cell.text for cell in cells]) for name, cells in table.rows] == [
         ("2 (found)", ["0.900", "5, 3"]), ("3", ["0.700", "4, 3, 1"])
     ]  # fmt: skip
     values["scales"] = scales[:1]
-    assert kingraph_figures([graph]) == [text]
+    assert KinGraphMethod.figures([graph]) == [text]
 
 
 BITS = {"bits": 200, "flip": 0.1, "epsilon": 439.44, "noise_source": "the run's seed"}

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.margins import distance_margin, share_margin
-from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
+from fedkin.clustering.nearest import distance_margin, nearest_centroids, pairwise_distances, share_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task, block_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.margins import share_margin
+from fedkin.clustering.nearest import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive

@@ -17,8 +17,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.margins import distance_margin
-from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
+from fedkin.clustering.nearest import distance_margin, nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, Task, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import is_count, reals, updates

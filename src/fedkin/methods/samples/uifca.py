@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.k_means import awasthi_sheffet, k_means
-from fedkin.clustering.margins import share_margin
+from fedkin.clustering.nearest import share_margin
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core import replies as forms
 from fedkin.core.method import Count, Positive, Values

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkin.clustering.k_means import k_means
-from fedkin.clustering.margins import distance_margin
+from fedkin.clustering.nearest import distance_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core import replies as forms
 from fedkin.core.federation import MAX_ATTEMPTS, Replies

@@ -20,7 +20,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.margins import distance_margin
+from fedkin.clustering.nearest import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.core import replies as forms
 from fedkin.core.federation import Replies, Wanted

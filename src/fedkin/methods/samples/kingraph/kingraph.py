@@ -18,7 +18,7 @@ from annotated_types import Interval
 from torch import Tensor
 
 from fedkin.clustering.graph.cut import more_than_nodes, node_clusters
-from fedkin.clustering.margins import share_margin
+from fedkin.clustering.nearest import share_margin
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
@@ -29,7 +29,6 @@ from fedkin.features import extractors as named
 from fedkin.features.encoders import EMBEDDED, is_encoder
 from fedkin.features.pca import width_kept
 from fedkin.methods.samples.kingraph.common_micro_clusters import common_step
-from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from fedkin.methods.samples.kingraph.kingraph_space import (
     MAX_BROADCAST,
     KinGraphState,
@@ -57,7 +56,8 @@ from fedkin.methods.samples.kingraph.refinement import (
     refine,
 )
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
-from fedkin.report.figures import Figure
+from fedkin.report.figures import Figure, ResultTable, TableCell, Text
+from fedkin.report.numbers import pluralize, shown
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 
 _UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
@@ -65,6 +65,13 @@ _FLAT = (
     "The columns look like the pixels of square images, so the edges of these are compared; set method.features "
     'to "raw" to compare the columns.'
 )
+_FOUND_IN = {
+    "graph": "",
+    "density": ": the gaps between micro-clusters show them (HDBSCAN)",
+    "modes": ": samples differ in one direction alone, and clusters are the modes of their density",
+    "k-means": ": samples differ in one direction alone, and its density does not show as many (k-means)",
+    "nothing": ": no division is found again both without some of the micro-clusters and by another tree of them",
+}
 
 
 class KinGraphValues(Values, total=False):
@@ -257,9 +264,29 @@ class KinGraphMethod(SampleMethod):
         )  # fmt: skip
 
     @classmethod
-    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
+    def figures(cls, records: Sequence[Mapping[str, Any]]) -> list[Figure]:
         """Describe how clusters were found, how stable they are, and coarser and finer ones."""
-        return kingraph_figures(records)
+        figures: list[Figure] = []
+        for record in records:
+            values = record["values"]
+            if not (scales := values.get("scales")):
+                continue
+            nodes, clients = pluralize(values["nodes"], "micro-cluster"), pluralize(len(record["answered"]), "client")
+            gave = f"{pluralize(values['clusters'], 'cluster')}{_FOUND_IN[values['found_in']]}"
+            figures.append(Text([f"In step {record['step']}, {nodes} from {clients} gave {gave}."]))
+            if len(scales) > 1:
+                caption = (
+                    "Each row is one division of all samples, the coarsest first; fedkin cut gives its clusters. "
+                    "Stability: how alike clusters are if some micro-clusters are left out, 1 is the same (ARI)."
+                )
+                rows = []
+                for scale in scales:
+                    name = f"{len(scale['samples'])}{' (found)' if scale['chosen'] else ''}"
+                    sizes = ", ".join(f"{size:,}" for size in sorted(scale["samples"], reverse=True))
+                    rows.append((name, [TableCell(shown(scale["stability"], "share")), TableCell(sizes)]))
+                heads = ["stability", "samples of each"]
+                figures.append(ResultTable("Coarser and finer clusters", caption, "clusters", heads, rows))
+        return figures
 
     def before_cut(self, state: KinGraphState) -> KinGraphState:
         """Return the finished `state` reset to find clusters again; refuse more clusters than nodes."""

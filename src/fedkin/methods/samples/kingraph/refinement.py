@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.margins import share_margin
-from fedkin.clustering.nearest import nearest_neighbours
+from fedkin.clustering.nearest import nearest_neighbours, share_margin
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.replies import MANY, MAX_COUNT, Expected, counts_to, doubles, reals
 from fedkin.features.extractors import drop
