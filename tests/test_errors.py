@@ -40,7 +40,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def write_inputs(folder: Path) -> None:
     """Kinds of files that a user may hand over by mistake."""
     texts = {
-        "infinite.csv": "a,label\n1,x\ninf,x\n", "empty.csv": "", "notes.txt": "this is text",
+        "infinite.csv": "a,label\n1,x\n1e300,x\n", "empty.csv": "", "notes.txt": "this is text",
         "mine.toml": '[method]\nname = "fedcref"\nlocal_epoch = 3\n', "twice.toml": "seed = 1\nseed = 2\n",
         "clients/a.csv": "a,b\n" + "1,2\n" * 9, "clients/b.csv": "a,b\n", "nothing/readme.txt": "",
     }  # fmt: skip

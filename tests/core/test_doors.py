@@ -51,7 +51,7 @@ def test_what_is_advised_can_be_typed(key: str, value: Any) -> None:
 
 def frame() -> pd.DataFrame:
     rows = np.arange(40.0)
-    return pd.DataFrame({"x": np.where(rows > 38, np.inf, rows), "z": rows % 7})
+    return pd.DataFrame({"x": np.where(rows > 38, 1e300, rows), "z": rows % 7})
 
 
 def test_one_sentence_at_three_doors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

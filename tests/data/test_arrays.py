@@ -45,7 +45,7 @@ def test_images_get_a_channel_and_bytes_become_fractions():
     [
         ([1.0, 2.0], r"shape \(2,\), but samples need \(n, features\)"),
         (np.zeros((0, 3)), "with at least one of each"),
-        (pd.Series([1.0]), "Series that is no dense array"),
+        (pd.Series([1.0]), "Series that is no array"),
         (np.zeros((2, 8, 8, 3)), r"shape \(2, 8, 8, 3\), but samples need"),
         ([[1.0, np.nan], [2.0, 3.0]], "missing or infinite values in 1 of 2"),
         ([[1e30]], "in another unit"),

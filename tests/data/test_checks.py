@@ -67,7 +67,8 @@ def test_another_unit_is_found_where_ranges_overlap_at_half_of_the_clients_and_o
     differences = [draw(seed, mean=0.0) for seed in range(3)]
     [sentence] = questions({"x": differences[0]}, {"x": differences[1]}, {"x": differences[2] * 1000})
     assert "at client c: 'x' (about 1,0" in sentence
-    assert not questions({"x": differences[0]}, {"x": differences[1] * 9}, {"x": np.append(differences[2], [1e6, -1e6])})
+    slips = np.append(differences[2], [1e6, -1e6])
+    assert not questions({"x": differences[0]}, {"x": differences[1] * 9}, {"x": slips})
 
 
 @pytest.mark.parametrize("low", [-1e300, 0.0, 5e-324])

@@ -1,6 +1,7 @@
 """What a server of sites refuses, and where it says why."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ def test_a_site_without_a_file_is_refused(caplog: pytest.LogCaptureFixture) -> N
 
 def test_a_second_server_in_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
     with folder_lock(tmp_path / "out"):
+        with ThreadPoolExecutor() as threads:  # this one may lock the folder again
+            second = threads.submit(serve, grid(data, tmp_path), config("fedavg", *OPTIONS), tmp_path / "out")
         with pytest.raises(FedkinError, match=r"Another process is at work in .*out; wait for it, or stop it first"):
-            serve(grid(data, tmp_path), config("fedavg", *OPTIONS), tmp_path / "out")
+            second.result()
         assert [file.name for file in (tmp_path / "out").iterdir()] == [".fedkin.lock"]

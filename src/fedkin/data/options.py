@@ -121,6 +121,10 @@ class TableOptions:
             choices = get_args(hints_of(type(self))[name])
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
+        try:
+            "text".encode(self.encoding)
+        except LookupError as error:
+            raise FedkinError(f"encoding is '{self.encoding}'; it should be one that Python has, as cp1252.") from error
         for name, levels in self.ordinal.items():
             if len(levels) < 2 or len(set(levels)) < len(levels):
                 raise FedkinError(f"ordinal['{name}'] is {list(levels)}; it should have two levels or more, each once.")

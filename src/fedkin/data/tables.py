@@ -574,8 +574,8 @@ def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
             raise TypeError
     except (ValueError, TypeError, RuntimeError) as error:  # a ragged list; a sparse, quantised or nested tensor
         raise FedkinError(
-            f"{origin} is a {type(value).__name__} that is no dense array of real numbers, with rows of one length; "
-            "give a table as a DataFrame."
+            f"{origin} is a {type(value).__name__} that is no array of real numbers, not sparse, with rows of one "
+            "length; give a table as a DataFrame."
         ) from error
     return array
 
