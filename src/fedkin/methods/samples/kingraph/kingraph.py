@@ -20,7 +20,6 @@ from torch import Tensor
 from fedkin.clustering.graph.cut import more_than_nodes, node_clusters
 from fedkin.clustering.nearest import share_margin
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
-from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Nodes, Positive, Values
@@ -204,7 +203,6 @@ class KinGraphMethod(SampleMethod):
             projection=draw_seed(fed.rng("projection")) if kept < width else None,
             standardise=standardise,
             bound=bound,
-            large=[client for client, count in counts.items() if count >= fewest_samples(min(width, self.components))],
             common=common,
         )
 

@@ -77,8 +77,6 @@ class KinGraphState(State):
         Features are divided by this, or by their own length if that is greater; ``None`` leaves them unchanged.
     blocks : Tensor
         int64 ``(width,)``, which features are discrete, see `blocks_of`; empty if none is looked at.
-    large : list of int
-        Clients with enough samples for the scatter between neighbours, however many components there will be.
     samples : float
         With differential privacy, the noisy total number of samples.
     mean, directions, variances : Tensor
@@ -109,7 +107,6 @@ class KinGraphState(State):
     projection: int | None = None
     bound: float | None = None
     blocks: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    large: list[int] = field(default_factory=list)
     samples: float = 0.0
     mean: Tensor = field(default_factory=lambda: torch.zeros(0))
     directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

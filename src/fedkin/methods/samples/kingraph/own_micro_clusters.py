@@ -132,8 +132,8 @@ def _differences(fed: Federation, state: KinGraphState, min_members: int) -> tup
             scatter += reply["scatter"] * reply["samples"]
             samples += reply["samples"]
     record = Record(sorted(answered), replies.missing, {"phase": "differences"})
-    large_missing = not samples and not set(state.large).isdisjoint(record.missing)
-    if not answered or (large_missing and state.steps < _DIFFERENCES_ATTEMPTS):
+    # Those that did not answer may have enough samples.
+    if not answered or (not samples and record.missing and state.steps < _DIFFERENCES_ATTEMPTS):
         return None, record
     return state.without_differences(scatter / max(samples, 1), samples), record
 
