@@ -16,8 +16,8 @@ def fits(value: Any, want: Any) -> bool:
             return fits(value, inner)
         case Nullable(inner):
             return value is None or fits(value, inner)
-        case ListOf(inner):
-            return isinstance(value, list | tuple) and all(fits(item, inner) for item in value)
+        case ListOf(inner, least):
+            return isinstance(value, list | tuple) and len(value) >= least and all(fits(item, inner) for item in value)
         case Mapping():
             there = isinstance(value, dict) and set(value) <= set(want)
             return there and all(

@@ -7,6 +7,8 @@ import torch
 from fedkin.core import Client, FedkinError, client_task
 from fedkin.core.client_array import ClientArray
 from fedkin.core.runner import Runner
+from fedkin.data.options import TableOptions
+from fedkin.data.preparation import prepare
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.centralized import KMeansMethod
 from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
@@ -124,3 +126,24 @@ def test_of_a_pool_whose_sum_is_too_large_one_client_alone_is_missing():
 def test_offsets_that_do_not_divide_the_rows_are_refused(offsets):
     with pytest.raises(FedkinError):
         ClientArray(rows(), offsets)
+
+
+@pytest.mark.parametrize("scaling", ["none", "auto"])
+def test_clients_of_one_array_that_never_describe_their_data_are_left_out_with_the_reason(scaling):
+    """In a pool that cannot be used only the clients at fault are out; one that was lost once is asked again."""
+    lost = [(exchange, 2) for exchange in range(1, 30)]
+    array, _ = both(failures=[*lost, (1, 3)])
+    prepare(array, TableOptions(scaling=scaling))
+    assert array.dropped == {2: "lost on purpose"}
+    runner = Runner(METHODS["kfed"], array)
+    lines = []
+    runner.callbacks.step = lambda line, timing: lines.append(line)
+    runner.steps()
+    assert [line["missing"] for line in lines] == [{"2": "lost on purpose"}] * len(lines)
+
+
+def test_exchanges_of_one_array_are_counted_by_task():
+    array, single = both()
+    for fed in (array, single):
+        fed.ask(in_blocks, fed.all(least=5))
+    assert array.by_task == single.by_task != {}

@@ -86,6 +86,10 @@ class ReplyStream(Iterator[tuple[V, Payload]]):
         return next(self._replies)
 
 
+def _is_refusal(reason: str) -> bool:
+    return failure_kind(reason) == "refused"
+
+
 class Federation(ABC):
     """Federation of clients: sends them tasks, counts every byte, and drops replies that cannot be used.
 
@@ -214,6 +218,36 @@ class Federation(ABC):
         self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None, missing: dict[int, str]
     ) -> Iterator[tuple[int, Payload]]:
         """Yield usable replies, and put into `missing` who gave none."""
+        requests, counts = self._begin(task, payloads, missing)
+        for client, reply in self.deliver(task, requests):
+            if isinstance(reply, str):
+                missing[client] = reply
+            elif fault := self._fault(task, reply, expected(client) if callable(expected) else expected, counts):
+                missing[client] = fault
+            else:
+                del missing[client]
+                self.usable += 1
+                self._replied.add(task.name)
+                yield client, reply
+        self.missing = dict(missing)
+        refusals = list(filter(_is_refusal, missing.values()))
+        if refusals and len(refusals) == len(self.present):
+            raise FedkinError(refusals[0])
+        # A task that nobody has ever done and that fails everywhere in the same way has a fault of its own. A few
+        # that lie cannot end a run: nothing is said of fewer clients than two, or than half of those present.
+        is_most = len(missing) >= 2 and 2 * len(missing) > len(self.present)
+        if task.name not in self._replied and is_most and len(reasons := set(missing.values())) == 1:
+            (reason,) = reasons
+            if failure_kind(reason) == "failed":
+                raise FedkinError(f"Task '{task.name}' failed at all {len(missing)} clients asked: {reason}.")
+
+    def _begin(
+        self, task: Task, payloads: Mapping[int, Payload], missing: dict[int, str]
+    ) -> tuple[dict[int, Payload], dict[str, int]]:
+        """Begin an exchange: return the payloads of clients that are present, and what counts the task.
+
+        All clients are `missing` until they reply.
+        """
         if not isinstance(task, Task):
             name = getattr(task, "__name__", type(task).__name__)
             raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
@@ -235,27 +269,7 @@ class Federation(ABC):
             if type(least) is int:
                 counts["least"] = min(least, counts.get("least", least))
         missing.update((client, "no reply" if client in requests else "not there yet") for client in sorted(payloads))
-        for client, reply in self.deliver(task, requests):
-            if isinstance(reply, str):
-                missing[client] = reply
-            elif fault := self._fault(task, reply, expected(client) if callable(expected) else expected, counts):
-                missing[client] = fault
-            else:
-                del missing[client]
-                self.usable += 1
-                self._replied.add(task.name)
-                yield client, reply
-        self.missing = dict(missing)
-        refusals = [reason for reason in missing.values() if failure_kind(reason) == "refused"]
-        if refusals and len(refusals) == len(self.present):
-            raise FedkinError(refusals[0])
-        # A task that nobody has ever done and that fails everywhere in the same way has a fault of its own. A few
-        # that lie cannot end a run: nothing is said of fewer clients than two, or than half of those present.
-        is_most = len(missing) >= 2 and 2 * len(missing) > len(self.present)
-        if task.name not in self._replied and is_most and len(reasons := set(missing.values())) == 1:
-            (reason,) = reasons
-            if failure_kind(reason) == "failed":
-                raise FedkinError(f"Task '{task.name}' failed at all {len(missing)} clients asked: {reason}.")
+        return requests, counts
 
     def _fault(self, task: Task, reply: Payload, expected: Expected | None, counts: dict[str, int]) -> Failure | None:
         """Return why a reply cannot be used, or ``None`` if it can; one that cannot be read counts as unusable."""
@@ -275,30 +289,39 @@ class Federation(ABC):
         raise NotImplementedError(f"{type(self).__name__} makes no sums over clients.")
 
     def ask_again(
-        self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None
+        self,
+        task: Task,
+        payloads: Mapping[int, Payload],
+        attempts: int,
+        expected: Wanted | None = None,
+        pooled: bool = False,
     ) -> Replies[Payload]:
         """Send `task`, and send it again to clients without a usable reply, up to `attempts` times in all.
 
-        A client that refuses for good is not asked again, nor, after five attempts, one whose reply is unusable.
+        A client that refuses for good is not asked again, nor, after five attempts, one whose reply is unusable. If
+        replies may be `pooled`, see `pools`, each is that of the first client in its pool; those in a pool without a
+        usable reply are asked again one by one.
         """
         replies: dict[int, Payload] = {}
-        missing: dict[int, str] = {}
+        given_up: dict[int, str] = {}
         waiting = dict(payloads)
         for attempt in range(attempts):
             if attempt:
                 self.pause(attempt)
-            answer = self.ask(task, waiting, expected)
+            if pooled and not attempt:
+                pools = self.pools(task, waiting, expected)
+                answer = Replies({clients[0]: reply for clients, reply in pools}, pools.missing)
+            else:
+                answer = Federation.ask(self, task, waiting, expected) if pooled else self.ask(task, waiting, expected)
             if not attempt and not answer.missing:
                 return answer
             replies.update(answer)
-            missing = {i: reason for i, reason in (missing | answer.missing).items() if i not in replies}
-            given_up = {i for i, reason in missing.items() if failure_kind(reason) == "refused"}
-            if attempt + 1 >= self.most_unusable:
-                given_up |= {i for i, reason in missing.items() if lasts(reason)}
-            waiting = {i: payloads[i] for i in missing if i not in given_up}
+            gives_up = lasts if attempt + 1 >= self.most_unusable else _is_refusal
+            given_up |= {i: reason for i, reason in answer.missing.items() if gives_up(reason)}
+            waiting = {i: payloads[i] for i in answer.missing if i not in given_up}
             if not waiting:
                 break
-        self.note_missing(missing)
+        self.note_missing(given_up | {i: answer.missing[i] for i in waiting})
         return Replies(dict(sorted(replies.items())), self.missing)
 
     def note_missing(self, missing: Mapping[int, str]) -> None:
@@ -306,15 +329,20 @@ class Federation(ABC):
         self.missing = dict(sorted(missing.items()))
 
     def ask_until_all_reply(
-        self, task: Task, payload: Payload, clients: Iterable[int] | None = None, expected: Expected | None = None
+        self,
+        task: Task,
+        payload: Payload,
+        clients: Iterable[int] | None = None,
+        expected: Expected | None = None,
+        pooled: bool = False,
     ) -> Replies[Payload]:
         """Send `task`, with the same payload, until every client has replied, for steps that need all of them.
 
-        They are `clients` who are present, by default all. Those that give no usable reply are dropped. Raises
-        FedkinError if fewer than `min_clients` gave one, or none of those asked.
+        They are `clients` who are present, by default all. Those that give no usable reply are dropped. Replies may be
+        `pooled` as of `ask_again`. Raises FedkinError if fewer than `min_clients` gave one, or none of those asked.
         """
         everyone = self.present if clients is None else list(clients)
-        replies = self.ask_again(task, dict.fromkeys(everyone, payload), self.attempts, expected)
+        replies = self.ask_again(task, dict.fromkeys(everyone, payload), self.attempts, expected, pooled)
         may_wait = self.has_latecomers and len(replies) > 0
         self.drop({i: reason for i, reason in replies.missing.items() if not may_wait or lasts(reason)})
         return replies
@@ -344,7 +372,7 @@ class Federation(ABC):
         """
         if reasons and not self.can_spare(reasons):
             client, reason = next(iter(reasons.items()))
-            how = "refuses" if failure_kind(reason) == "refused" else "gave no usable reply"
+            how = "refuses" if _is_refusal(reason) else "gave no usable reply"
             raise FedkinError(f"{self.client_label(client)} {how}, and too few clients remain without it: {reason}")
         self.dropped |= {i: str(reason) for i, reason in reasons.items()}
         for client, reason in reasons.items():

@@ -89,9 +89,10 @@ class Optional:
 
 @dataclass(frozen=True)
 class ListOf:
-    """Form of a list whose items all meet `want`."""
+    """Form of a list of at least so many items, which all meet `want`."""
 
     want: Any
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,6 @@ def one_of(*values: Any) -> Check:
     return lambda value: any(type(value) is type(each) and value == each for each in values)
 
 
-def is_list(check: Check, least: int = 0) -> Check:
-    """Return a check that accepts lists of at least so many items, which all pass `check`."""
-    return lambda value: isinstance(value, list | tuple) and len(value) >= least and all(map(check, value))
-
-
 def within(low: float, high: float = MAX_NUMBER) -> Check:
     """Return a check that accepts plain numbers from `low` to `high`."""
     return lambda value: is_number(value) and low <= value <= high
@@ -255,7 +251,7 @@ class Failure(str):
     ``"absent"`` is a client that did not answer or could not be reached, ``"failed"`` one whose task ended in an error,
     ``"declined"`` one that says why it does not do the task now, and ``"refused"`` one that never will. A reply that is
     not as it must be is ``"unusable"``, and ``"diverged"`` if that is a model or an update that is not finite or beyond
-    `MAX_UPDATE`. ``"unsummed"`` is a client whose secure sum failed because of others.
+    `MAX_UPDATE`. ``"unsummed"`` is a client whose sum or pool failed, perhaps because of others.
     """
 
     kind: FailureKind
@@ -335,8 +331,8 @@ def _unfit(path: str, value: Any, want: Any, lengths: dict[str, int]) -> str | N
     if value is _ABSENT:
         return f"'{path}' is absent"
     if isinstance(want, ListOf):
-        if not isinstance(value, list | tuple):
-            return f"'{path}' is no list"
+        if not isinstance(value, list | tuple) or len(value) < want.least:
+            return f"'{path}' is no list of {want.least} or more"
         reasons = (_unfit(f"{path}/{index}", item, want.want, lengths) for index, item in enumerate(value))
         return next(filter(None, reasons), None)
     if isinstance(want, Mapping):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
-from fedkin.core.replies import Expected, counts_to, int64, is_list, is_text, uint8
+from fedkin.core.replies import Expected, ListOf, counts_to, int64, is_text, uint8
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content
 from fedkin.data.statistics import smallest_group
@@ -59,7 +59,7 @@ def send_word_digests(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={**GROUP, **_LEAST, "digests": uint8("others", _DIGEST)},
-    holds={"words": is_list(is_text)},
+    holds={"words": ListOf(is_text)},
     sends="Words that several texts hold, here and at another client",
     fewest="min_members",
 )
@@ -75,7 +75,7 @@ def send_shared_words(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={**_LEAST, "n_clusters": counts_to(10_000), "words": is_list(is_text)},
+    takes={**_LEAST, "n_clusters": counts_to(10_000), "words": ListOf(is_text)},
     holds={"counts": int64("clusters", "words"), "members": int64("clusters")},
     sends="How many texts of each cluster hold a word, of words that another client has, too",
     fewest="min_members",

@@ -22,12 +22,12 @@ from fedkin.core.replies import (
     Array,
     Expected,
     Failure,
+    ListOf,
     Nullable,
     Optional,
     common_shape,
     doubles,
     is_count,
-    is_list,
     is_text,
     objection,
     one_of,
@@ -217,13 +217,13 @@ def restore_preparation(client: Client) -> None:
 
 
 _ENCODING: Expected = {
-    "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
+    "columns": are_columns, "id": Nullable(is_text), "notes": ListOf(lambda note: isinstance(note, str)),
     "mode": one_of(*get_args(Mode)), "imputation": one_of(*get_args(Imputation)),
     "mean": doubles("width"), "scale": doubles("width", minimum=0), "limits": doubles(4, "limits"),
-    "fill": doubles("columns"), "other": Array(("columns",), torch.bool), "shape": is_list(is_count),
+    "fill": doubles("columns"), "other": Array(("columns",), torch.bool), "shape": ListOf(is_count),
     "texts": Optional(
         {
-            "text_names": is_list(is_text), "means": reals("texts", "embedded"),
+            "text_names": ListOf(is_text), "means": reals("texts", "embedded"),
             "directions": reals("texts", "embedded", "shared"),
         }
     ),
@@ -302,7 +302,7 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     unscaled = options.scaling == "none"
     sparing, question = unscaled or fed.secure_sums, {"min_members": options.min_members}
     first = statistics.shapes if sparing else statistics.moments
-    replies = statistics.ask_all(fed, first, {"unscaled": unscaled} if sparing else question)
+    replies = fed.ask_until_all_reply(first, {"unscaled": unscaled} if sparing else question, pooled=True)
     replies = fed.keep_majority(replies, "scaled")
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
@@ -388,7 +388,7 @@ def _with_texts(fed: Federation, encoding: Encoding, names: Sequence[str]) -> En
 
 def _encode_all(fed: Federation, encoding: Encoding) -> None:
     """Have all clients encode their data."""
-    statistics.ask_all(fed, encode, {"encoding": encoding.tree()})
+    fed.ask_until_all_reply(encode, {"encoding": encoding.tree()}, pooled=True)
     if isinstance(fed.clients, ClientArray):
         fed.clients.encode = encoding.scaled
 

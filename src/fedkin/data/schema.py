@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedkin.core.client import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
 from fedkin.core.errors import FedkinError, listing, mid_sentence, option, refuse, unknown_name
-from fedkin.core.replies import is_list, is_text
+from fedkin.core.replies import is_text
 from fedkin.data.options import AUTO, NO_ID, TableOptions
 from fedkin.data.tables import in_order
 
@@ -155,7 +155,10 @@ def are_columns(value: Any) -> bool:
     """Return whether a value is a list of columns as `plain` writes them."""
     if not isinstance(value, list) or not all(isinstance(column, list) and len(column) == 3 for column in value):
         return False
-    return all(is_text(name) and kind in get_args(Kind) and is_list(is_text)(levels) for name, kind, levels in value)
+    return all(
+        is_text(name) and kind in get_args(Kind) and isinstance(levels, list) and all(map(is_text, levels))
+        for name, kind, levels in value
+    )
 
 
 def columns_of(tree: Mapping[str, Any]) -> tuple[Column, ...]:

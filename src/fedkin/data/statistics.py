@@ -16,11 +16,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, Task, client_task
+from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.client import Column
-from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import FedkinError, RefusalError, setting
-from fedkin.core.federation import Replies
 from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text, reals
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import (
@@ -281,13 +279,6 @@ def _values(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
 # Sums over all clients.
 
 
-def ask_all(fed: Federation, task: Task, payload: Payload, expected: Expected | None = None) -> Replies[Payload]:
-    """Have every client reply, see `Federation.ask_until_all_reply`; of clients of one array many give one reply."""
-    if not isinstance(fed.clients, ClientArray):
-        return fed.ask_until_all_reply(task, payload, expected=expected)
-    return Replies({clients[0]: reply for clients, reply in fed.pools(task, fed.all(**payload), expected)}, {})
-
-
 @dataclass(frozen=True)
 class ColumnSums:
     """Sums over all samples of all clients, by column, or of images by channel.
@@ -350,7 +341,8 @@ def sum_columns(
     mean = total / filled.clamp_min(1)
     unit = unit_of(torch.maximum(high - mean, mean - low))
     expected = {"squares": (width,), "counts": (sum(lengths),)}
-    answers = ask_all(fed, squares, {**question, "mean": mean, "unit": unit}, expected)
+    question |= {"mean": mean, "unit": unit}
+    answers = fed.ask_until_all_reply(squares, question, expected=expected, pooled=True)
     of_clients = {i: moments_of(parts[i], mean, answers[i]["squares"] * unit.square()) for i in answers if columns}
     samples, trimmed = sum(reply["count"] for reply in replies.values()), any("trimmed" in replies[i] for i in replies)
     all_squares, counts = sum_of(answers, "squares") * unit.square(), sum_of(answers, "counts").split(lengths)
@@ -392,6 +384,7 @@ def histograms_of(fed: Federation, columns: Columns | None = None) -> Ask:
         payload, shape = {**about, "low": low, "high": high}, (len(positions), BINS)
         if fed.secure_sums:
             return sums_of_all(fed, column_histograms, payload, [Term("histograms", shape)])["histograms"]
-        return sum_of(ask_all(fed, column_histograms, payload, {"histograms": shape}), "histograms")
+        replies = fed.ask_until_all_reply(column_histograms, payload, expected={"histograms": shape}, pooled=True)
+        return sum_of(replies, "histograms")
 
     return ask

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
@@ -143,7 +143,7 @@ class LocalFederation(Federation):
         shared = shared_payload(payloads) if isinstance(self.clients, ClientArray) and task.pool else None
         if shared is None:
             return super().pools(task, payloads, expected)
-        return ReplyStream(ArrayExchange(self, task, shared, payloads).pools)
+        return ReplyStream(partial(ArrayExchange(self, task, shared, payloads).pools, expected))
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         clients = sorted(payloads)
@@ -272,35 +272,48 @@ def shared_payload(payloads: Mapping[int, Payload]) -> Payload | None:
 class ArrayExchange:
     """One exchange of a local federation with clients of one array, all sent the same payload."""
 
-    def __init__(self, fed: Any, task: Task, payload: Payload, clients: Collection[int]) -> None:
+    def __init__(self, fed: Any, task: Task, payload: Payload, clients: Mapping[int, Payload]) -> None:
         self.fed, self.task, self.payload = fed, task, payload
         self.clients: ClientArray = fed.clients
-        fed.exchange += 1
-        present = sorted(filter(fed.takes_part, clients))
-        self.missing: dict[int, str] = dict.fromkeys(sorted(set(clients).difference(present)), "not there yet")
-        self.missing |= {client: "lost on purpose" for client in present if fed.is_lost(client)}
-        self.ids = torch.tensor([client for client in present if client not in self.missing], dtype=torch.int64)
-        fed.requested += len(present)
-        fed.traffic.sent += payload_bytes(payload) * len(present)
+        self.missing: dict[int, str] = {}
+        requests, self.counts = fed._begin(task, clients, self.missing)
+        lost = {client: "lost on purpose" for client in requests if fed.is_lost(client)}
+        self.missing |= lost
+        self.ids = torch.tensor(sorted(requests.keys() - lost.keys()), dtype=torch.int64)
 
     def ask(self, expected: Expected | None) -> Replies[Payload]:
         """Return the usable replies."""
         _check(self.task, [self.payload])
         parts = [self._usable(*replied, expected) for replied in self._replied(self.task.block[0])]
         self._end()
-        replies = ArrayReplies.join([part for part in parts if len(part)], self.fed.missing)
-        self.fed.usable += len(replies)
-        return replies
+        return ArrayReplies.join([part for part in parts if len(part)], self.fed.missing)
 
-    def pools(self, missing: dict[int, str]) -> Iterator[tuple[list[int], Payload]]:
+    def pools(self, expected: Wanted | None, missing: dict[int, str]) -> Iterator[tuple[list[int], Payload]]:
         """Yield the clients of each block with their common reply; put into `missing` who is in none."""
         for ids, reply in self._replied(self.task.pool[0]):
-            if len(ids):
-                self.fed.traffic.received += payload_bytes(reply) * len(ids)
-                self.fed.usable += len(ids)
-                yield ids.tolist(), reply
+            if not len(ids):
+                continue
+            clients = ids.tolist()
+            size = payload_bytes(reply)
+            self._count(size * len(clients), size)
+            if (fault := self.task.refusal(reply, expected(clients[0]) if callable(expected) else expected)) is None:
+                self._take(clients)
+                yield clients, reply
+            else:
+                self.missing |= dict.fromkeys(clients, fault if len(clients) == 1 else Failure("unsummed", fault))
         self._end()
         missing.update(self.missing)
+
+    def _count(self, size: int, largest: int) -> None:
+        """Count the bytes of the replies of some clients, and of the largest."""
+        self.fed.traffic.received += size
+        self.counts["bytes"] = max(self.counts.get("bytes", 0), largest)
+
+    def _take(self, clients: list[int]) -> None:
+        """Count clients whose replies are usable."""
+        self.fed.usable += len(clients)
+        for client in clients:
+            del self.missing[client]
 
     def _end(self) -> None:
         self.clients.settle()
@@ -333,12 +346,16 @@ class ArrayExchange:
         replies = ArrayReplies(ids, entries)
         if not len(ids):
             return replies
-        self.fed.traffic.received += _bytes_of(entries, len(ids))
-        if self.task.refusal(single(entries, 0), expected) is None and all(map(_is_small, entries.values())):
-            return replies  # blocks have replies of one form, which the first one shows
-        reasons = [self.task.refusal(single(entries, place), expected) for place in range(len(ids))]
-        self.missing |= {i: reason for i, reason in zip(ids.tolist(), reasons, strict=True) if reason is not None}
-        return replies.take(torch.tensor([reason is None for reason in reasons]).nonzero()[:, 0])
+        lengths = [part.sizes for part in entries.values() if isinstance(part, PerClient)]
+        longest = int(torch.stack(lengths).sum(0).argmax()) if lengths else 0
+        self._count(_bytes_of(entries, len(ids)), payload_bytes(single(entries, longest)))
+        if self.task.refusal(single(entries, 0), expected) is not None or not all(map(_is_small, entries.values())):
+            # Else blocks have replies of one form, which the first one shows.
+            reasons = [self.task.refusal(single(entries, place), expected) for place in range(len(ids))]
+            self.missing |= {i: reason for i, reason in zip(ids.tolist(), reasons, strict=True) if reason is not None}
+            replies = replies.take(torch.tensor([reason is None for reason in reasons]).nonzero()[:, 0])
+        self._take(replies.ids.tolist())
+        return replies
 
 
 def _is_small(entry: Any) -> bool:

@@ -39,7 +39,6 @@ from fedkin.core.replies import (
     Optional,
     is_count,
     is_flag,
-    is_list,
     is_name,
     is_shape,
     is_text,
@@ -96,7 +95,7 @@ def _is_term_shape(value: Any) -> bool:
 
 
 GROUP: Expected = {
-    "ids": is_list(is_count), "keys": uint8("clients", KEY), "tag": uint8(TAG),
+    "ids": ListOf(is_count), "keys": uint8("clients", KEY), "tag": uint8(TAG),
     "signed": Optional(ListOf({"signer": is_text, "signature": is_text})),
 }  # fmt: skip
 """Entries of a request: clients of a sum, their keys, the sum's tag, and the signatures of the keys, where any client
@@ -150,14 +149,14 @@ def send_shares(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={
-        **GROUP, "dealers": is_list(is_count), "publics": uint8("dealers", len(KINDS), KEY),
+        **GROUP, "dealers": ListOf(is_count), "publics": uint8("dealers", len(KINDS), KEY),
         "shares": uint8("dealers", len(KINDS), SEALED), "task": is_name,
         "terms": ListOf({"name": is_name, "shape": _is_term_shape, "factor": Nullable(is_name), "wide": is_flag}),
         "payload": lambda value: isinstance(value, dict),
     },
     holds={
         **_REFUSED, "masked": Optional(Array((None,), torch.int64, -(2.0**63), 2.0**63)),
-        "sealed": Optional(is_list(is_count)),
+        "sealed": Optional(ListOf(is_count)),
     },
     sends="Numbers under masks, of which only the sum over clients can be read", fewest="none",
 )  # fmt: skip
@@ -183,7 +182,7 @@ def masked(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={**GROUP, "survivors": is_list(is_count), "dropped": is_list(is_count)},
+    takes={**GROUP, "survivors": ListOf(is_count), "dropped": ListOf(is_count)},
     holds={**_REFUSED, "own": Optional(uint8(None, OPENER)), "pairs": Optional(uint8(None, OPENER))},
     sends="Parts of keys, with which the masks are taken off a sum",
     fewest="none",

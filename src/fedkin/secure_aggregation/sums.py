@@ -483,7 +483,7 @@ class ClientSums:
                 else:
                     totals[group] = totals[group] + values if group in totals else values
                     replied[group] += clients
-            self.missing.update(replies.missing)
+            self.missing.update(direct_failures(replies.missing))
             waiting = sorted([*replies.missing, *apart])
             if not waiting:
                 break

@@ -350,7 +350,7 @@ def locate(client: Client, payload: Payload) -> Payload:
         "result": {
             "network": DESIGN, "n_clusters": forms.Optional(forms.is_count),
             "models": forms.ListOf(forms.updates("size")), "centroids": forms.ListOf(forms.reals(None, "latent")),
-            "clients": forms.Optional(forms.is_list(forms.is_text)),
+            "clients": forms.Optional(forms.ListOf(forms.is_text)),
         },
         "first": forms.is_count,
     }

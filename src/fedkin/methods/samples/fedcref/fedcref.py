@@ -331,7 +331,7 @@ class FedCRefMethod(SampleMethod):
         common = {**tasks.spec(work.state.model), "models": community_models}
         common["free"] = self.n_clusters == "auto"
         payloads = {i: {**common, "own": competing[i]} for i in active}
-        expected = {i: {"selected": forms.is_list(forms.below(len(competing[i]) + count))} for i in active}
+        expected = {i: {"selected": forms.ListOf(forms.below(len(competing[i]) + count))} for i in active}
         replies = work.ask(tasks.refine, payloads, expected.__getitem__)
         for i in replies.missing:
             del clusters[i]  # the client may have refined, and its reply was lost

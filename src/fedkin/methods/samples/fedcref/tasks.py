@@ -118,7 +118,7 @@ def score(client: Client, payload: Payload) -> Payload:
 @task(
     takes={
         **_SPEC, "training": STACK_TRAINING, "models": forms.updates(None, "size"),
-        "clusters": forms.is_list(forms.is_count),
+        "clusters": forms.ListOf(forms.is_count),
     },
     holds={"models": forms.updates("clusters", None), "samples": forms.int64("clusters")},
     sends="A network trained on each group of rows, and how many rows each has",
@@ -140,9 +140,9 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 @client_task(
     takes={
-        **_SPEC, "free": forms.is_flag, "models": forms.updates(None, "size"), "own": forms.is_list(forms.is_count),
+        **_SPEC, "free": forms.is_flag, "models": forms.updates(None, "size"), "own": forms.ListOf(forms.is_count),
     },
-    holds={"unchanged": forms.within(0, 1), "selected": forms.is_list(forms.is_count, 1)},
+    holds={"unchanged": forms.within(0, 1), "selected": forms.ListOf(forms.is_count, 1)},
     sends="Which clusters the client's rows are in now, and whether that has changed",
 )  # fmt: skip
 def refine(client: Client, payload: Payload) -> Payload:
@@ -165,7 +165,7 @@ def refine(client: Client, payload: Payload) -> Payload:
     takes={
         "widths": forms.Optional(WIDTHS), "output": forms.Optional(OUTPUT),
         "models": forms.Optional(forms.updates(None, "size")),
-        "clusters": forms.Optional(forms.is_list(forms.is_count)),
+        "clusters": forms.Optional(forms.ListOf(forms.is_count)),
     }
 )  # fmt: skip
 def finish(client: Client, payload: Payload) -> Payload:
