@@ -41,15 +41,11 @@ def torch_as_it_was() -> Iterator[None]:
 def test_cuda_computes_the_same_each_time_and_rounds_as_it_is_asked() -> None:
     with on(META):
         assert not torch.are_deterministic_algorithms_enabled()
-    for tf32 in (True, None, False, None):
-        with on(torch.device("cuda"), tf32):
+    for precision in ("high", "highest"):
+        torch.set_float32_matmul_precision(precision)
+        with on(torch.device("cuda")):
             assert torch.are_deterministic_algorithms_enabled()
-            rounds = torch.get_float32_matmul_precision() == "high"
-            assert torch.backends.cudnn.allow_tf32 == rounds
-            assert tf32 is None or rounds == tf32
-    torch.set_float32_matmul_precision("high")
-    with on(torch.device("cuda")):
-        assert torch.backends.cudnn.allow_tf32
+            assert torch.backends.cudnn.allow_tf32 == (precision == "high")
 
 
 def test_the_process_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +62,7 @@ def test_the_process_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     before = settings()
-    first, second = on(torch.device("cuda"), True), on(torch.device("cuda"))
+    first, second = on(torch.device("cuda")), on(torch.device("cuda"))
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         one.submit(first.__enter__).result()
         other.submit(second.__enter__).result()

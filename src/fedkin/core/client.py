@@ -159,11 +159,6 @@ class Table:
         """Return the values of a column, float64 ``(n,)``; raises `ValueError` if there is none of this name."""
         return self.values[:, self.names.index(name)]
 
-    @classmethod
-    def of_numbers(cls, x: Tensor, names: Sequence[str]) -> Self:
-        """Make a table of numbers from an array ``(n, columns)``."""
-        return cls(tuple(Column(name) for name in names), x.double())
-
 
 # The client.
 

@@ -22,8 +22,8 @@ _SETTINGS = threading.Lock()
 """Held while torch's settings are looked up or changed."""
 
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
-_computing: list[bool | None] = []
-"""An item for each context that computes with CUDA at this moment."""
+_computing: list[torch.device] = []
+"""The device of each context that computes with CUDA at this moment."""
 _saved = ExitStack()
 """What puts torch's settings back once there is none any more."""
 
@@ -34,24 +34,22 @@ def device() -> torch.device:
 
 
 @contextmanager
-def on(place: torch.device, tf32: bool | None = None) -> Iterator[None]:
+def on(place: torch.device) -> Iterator[None]:
     """Set the device that this thread's networks compute on, inside the context.
 
-    A thread that is started inside begins with the processor.
-
-    `tf32` says whether an NVIDIA GPU may round the factors of products to TF32, for the whole process: by default, as
-    `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
+    A thread that is started inside begins with the processor. Whether an NVIDIA GPU may round the factors of products
+    to TF32, `torch.set_float32_matmul_precision` says, also for convolutions, for which torch has another default.
     """
     token = _device.set(place)
     try:
-        with _deterministic(tf32) if place.type == "cuda" else nullcontext():
+        with _deterministic(place) if place.type == "cuda" else nullcontext():
             yield
     finally:
         _device.reset(token)
 
 
 @contextmanager
-def _deterministic(tf32: bool | None) -> Iterator[None]:
+def _deterministic(place: torch.device) -> Iterator[None]:
     """Make CUDA deterministic for a while; torch warns about operations that have no deterministic form.
 
     The settings are the whole process's: the first context saves them, and the last one to end, whichever thread it is
@@ -59,20 +57,17 @@ def _deterministic(tf32: bool | None) -> Iterator[None]:
     """
     cudnn, memory = torch.backends.cudnn, cast("Any", torch.utils.deterministic)
     with _SETTINGS:
-        if not _computing:  # what is saved last is put back first: setting a precision sets TF32 as well
+        if not _computing:
             _saved.callback(setattr, cudnn, "allow_tf32", cudnn.allow_tf32)
-            _saved.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
             _saved.callback(setattr, cudnn, "benchmark", cudnn.benchmark)
             _saved.callback(setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory)
             is_on = torch.are_deterministic_algorithms_enabled()
             warns = torch.is_deterministic_algorithms_warn_only_enabled()
             _saved.callback(torch.use_deterministic_algorithms, is_on, warn_only=warns)
             _saved.enter_context(environment(CUBLAS_WORKSPACE_CONFIG=":4096:8"))  # read at the first product
-        _computing.append(tf32)
+        _computing.append(place)
         torch.use_deterministic_algorithms(True, warn_only=True)
         cudnn.benchmark = memory.fill_uninitialized_memory = False  # filling memory costs time
-        if tf32 is not None:
-            torch.set_float32_matmul_precision("high" if tf32 else "highest")
         cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
     try:
         yield

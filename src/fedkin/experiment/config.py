@@ -201,9 +201,6 @@ class DeviceSection(BaseModel):
     name : str
         Where networks and kin-graph's large searches compute: "cpu", what torch calls a GPU, such as "cuda", or "auto",
         a GPU if there is one.
-    tf32 : bool
-        Whether an NVIDIA GPU may round the factors of products and convolutions to 10 bits: several times as fast where
-        they take most of the time, and models differ from the third digit on. On the local engine only.
     workers : int or "auto"
         Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four.
     chunk : int or "auto"
@@ -212,7 +209,6 @@ class DeviceSection(BaseModel):
 
     model_config = STRICT
     name: Name = "cpu"
-    tf32: bool = False
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
 

@@ -336,8 +336,6 @@ def cell_text(table: Table, name: str, row: int) -> str:
         return _EMPTY
     if column.is_coded:
         return str(column.categories[int(value)])
-    if column.kind == "boolean":
-        return "true" if value else "false"
     if column.kind == "date":
         return (datetime.datetime(1970, 1, 1) + datetime.timedelta(days=value)).date().isoformat()
     return f"{value:,.6g}"

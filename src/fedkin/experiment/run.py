@@ -201,8 +201,7 @@ def local_federation(config: Config, clients: Sequence[Client], progress: Callba
 
 def computing(config: Config) -> AbstractContextManager[None]:
     """Have networks compute on the experiment's device; raise FedkinError if there is no such device."""
-    device = config.device
-    return on(device_named(device.name, "'device.name'"), device.tf32)
+    return on(device_named(config.device.name, "'device.name'"))
 
 
 def check_machine(config: Config) -> None:

@@ -96,7 +96,7 @@ def _population(tables: str) -> tuple[Population, str]:
 
 
 def _check(config: Config, population: Population) -> None:
-    local = ("device.tf32", "device.chunk", "simulation.drop_rate", "simulation.failures")
+    local = ("device.chunk", "simulation.drop_rate", "simulation.failures")
     for section, name in (path.split(".") for path in local):
         if config.tables[section][name] != config.defaults[section][name]:
             raise FedkinError(

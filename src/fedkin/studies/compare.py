@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +60,7 @@ from fedkin.studies.comparison import (
     Candidate,
     CellResult,
     Comparison,
+    Question,
     Score,
     agreement,
     best_numbers,
@@ -288,59 +288,6 @@ class Schedule:
 
 
 # What is asked.
-
-
-@dataclass(frozen=True)
-class Question:
-    """Everything that the runs of a comparison share.
-
-    `methods` take part, the cheapest first. `tables` are the experiment of all runs,
-    without its method and seed, and `settings` hyper-parameters for all methods that have them. The seed is that of the
-    first run. `clusters` is their number, if it is known.
-    """
-
-    methods: tuple[str, ...]
-    tables: dict[str, Any]
-    settings: dict[str, Any]
-    seed: int = 0
-    clusters: int | None = None
-
-    @property
-    def data(self) -> str:
-        """Data set as the user gave it."""
-        return str(self.tables["data"].get("source", "digits"))
-
-    @property
-    def scenario(self) -> str:
-        """Name of the scenario."""
-        return str(self.tables["simulation"]["scenario"])
-
-    @property
-    def name(self) -> str:
-        """Name for the folder, such as ``digits-own-class``."""
-        data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(self.data).name).strip("-.") or "data"
-        return f"{data}-{self.scenario}" + (f"-seed{self.seed}" if self.seed else "")
-
-    def takers(self, cheap: bool) -> list[str]:
-        """Return the methods that can be given a number of clusters and are cheap, or costly."""
-        takers = [name for name in self.methods if method_named(name).traits.takes_k]
-        return [name for name in takers if Candidate(name).is_cheap == cheap]
-
-    def candidates(self) -> list[Candidate]:
-        """Return the candidates that run first: all if the number of clusters is known, else methods that find it."""
-        candidates = []
-        for name in self.methods:
-            traits = method_named(name).traits
-            if not traits.takes_k or (self.clusters is None and traits.finds_k):
-                candidates.append(Candidate(name))
-            elif self.clusters is not None:
-                candidates.append(Candidate(name, self.clusters))
-        return candidates
-
-    def config(self, candidate: Candidate, seed: int) -> Config:
-        """Build the configuration of one run; raises FedkinError if a key or value is not allowed."""
-        data = {"seed": self.seed, **self.tables["data"]}
-        return config_of({**self.tables, "data": data, "method": candidate.settings(self.settings), "seed": seed})
 
 
 def question_of(
