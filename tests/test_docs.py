@@ -189,7 +189,7 @@ def test_tables_of_results_are_those_of_their_data() -> None:
     assert tables == set(sources)
     for line in sources.values():
         scripts = re.findall(r"(?:benchmarks|experiments)/[\w-]+\.(?:py|toml)", line["command"])
-        assert re.match(r"(FEDKIN_\w+=\S+ )?(fedkin|python) ", line["command"])
+        assert re.match(r"(\w+=\S+ )?(fedkin|python) ", line["command"])
         assert line["commit"]
         assert all((ROOT / script).exists() for script in scripts), line["command"]
 
