@@ -73,11 +73,11 @@ NUMBERS = [str(at) for at in range(30)]
 @pytest.mark.parametrize(
     ("cells", "row", "kind"),
     [
-        ([*NUMBERS, "12x", "1o"], 31, "numbers, but other texts in 2 cells"),
-        (["5", "7", "9", "Exported on 3 May 2024"], 4, "numbers, but other texts"),
-        ([*NUMBERS, "2024-01-31"], 31, "numbers, but other texts"),
-        ([*NUMBERS, "00123"], 31, "numbers, but other texts"),
-        ([*DAYS, "2024-02-30"], 41, "dates, but other texts"),
+        ([*NUMBERS, "12x", "1o"], 31, "numbers, but digits with letters in row 31, the first of 2 other cells"),
+        (["5", "7", "9", "none of these"], 4, "numbers, but a text without digits"),
+        ([*NUMBERS, "2024-01-31"], 31, "numbers, but a date"),
+        ([*NUMBERS, "00123"], 31, "numbers, but digits that are neither"),
+        ([*DAYS, "2024-02-30"], 41, "dates, but digits that are neither"),
         (["03/04/2024", "05/06/2024"], None, "dates that can be read in two ways"),
     ],
 )

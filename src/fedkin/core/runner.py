@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -466,3 +467,10 @@ def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:
         ready = {client.id for client in clustered(fed)}
         missing |= {i: fed.missing.get(i, "no reply") for i in fed.present if i in fed.clients and i not in ready}
     return dict(sorted(missing.items()))
+
+
+def fewer_clusters(used: int, requested: object, members: str | None) -> list[str]:
+    """Return a sentence if fewer clusters have `members` than the number that was given, if one was."""
+    if not isinstance(requested, Integral) or not 0 < used < int(requested):
+        return []
+    return [f"{requested} clusters were asked for, and {used} {'has' if used == 1 else 'have'} {members}."]

@@ -165,7 +165,8 @@ def client_data(value: Any, origin: str, label: str | None = None, options: Tabl
             raise FedkinError(f"{origin} is an array and has no column '{label}'; give y as one array for each client.")
         case _:
             raise FedkinError(f"{origin} is of type {type(value).__name__}; a client's data are {FORMS}.")
-    return with_embeddings(data if y is None else with_labels(data, y, origin), options, origin)
+    data = data if y is None else with_labels(data, y, origin)
+    return with_embeddings(data, options, origin) if data.has_samples or options.encoder else data
 
 
 def with_labels(data: Dataset, y: Any, origin: str) -> Dataset:

@@ -2,7 +2,7 @@
 
 pandas has typed what it can; texts are numbers, truth values or dates where all of a column's are, else categories.
 Nothing is guessed: what can be read in two ways is refused, and so is a column in which a few cells are unlike the
-others. Sentences say in which row, and never quote a cell.
+others. Sentences say what kind of cell is wrong and in which row, and never quote it.
 """
 
 from __future__ import annotations
@@ -130,6 +130,11 @@ class Dataset:
         return replace(self, y=None if self.y is None else codes[self.y], classes=classes)
 
     @property
+    def has_samples(self) -> bool:
+        """Whether there are images, texts or series, also as a table's columns of texts."""
+        return self.samples is not None or (self.table is not None and bool(self.table.texts))
+
+    @property
     def features(self) -> list[str]:
         """Column names of a table; empty for an array."""
         return self.table.names if self.table is not None else []
@@ -174,13 +179,15 @@ def encode_labels(values: Any, origin: str) -> tuple[Tensor, list[str]]:
 
     if (dimensions := np.ndim(values)) != 1:
         raise FedkinError(f"{origin} has {dimensions} dimensions; labels need one value per sample.")
-    codes, words = _words(pd.Series(values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)), origin)
+    cells = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    # Objects stay such: as strings of Arrow's, pandas would refuse texts that are no UTF-8.
+    codes, words = _words(pd.Series(cells, dtype=object if cells.dtype.kind == "O" else None), origin)
     if missing := int((codes < 0).sum()):
         raise FedkinError(
             f"{origin} lacks {missing} of {len(codes)} labels; leave these rows out, or {setting('label', 'none')} to "
             "use none."
         )
-    numbers = pd.to_numeric(pd.Series(words), errors="coerce")
+    numbers = pd.to_numeric(pd.Series(words, dtype=object), errors="coerce")
     if numbers.notna().all() and (numbers % 1 > 0).any():
         raise FedkinError(f"{origin} has labels that are fractions; they must be classes, for regression is not done.")
     column, indices = _category("label", codes, words)
@@ -405,13 +412,24 @@ def _of_texts(name: str, codes: Codes, words: Words, called: str, decimal: str) 
         is_read = ~np.isnan(np.fmax(*by_form.values()))
         wrong = np.append(~is_read, False)[codes]
         if 2 * is_read.sum() > len(words) and 2 * wrong.sum() < (codes >= 0).sum():
+            row = int(wrong.argmax())
             raise FedkinError(
-                f"{called} holds {what}, but other texts in {int(wrong.sum()):,} cells, the first in row "
-                f"{int(wrong.argmax()) + 1:,}; write them in one way, as 1234.5 and 2024-12-31, name cells that stand "
-                f"for empty ones in {option('na_values')}, or the column in {option('categorical')}.",
+                f"{called} holds {what}, but {_kind_of(words[codes[row]])} in row {row + 1:,}, the first of "
+                f"{int(wrong.sum()):,} other cells; write them in one way, as 1234.5 and 2024-12-31, name cells that "
+                f"stand for empty ones in {option('na_values')}, or the column in {option('categorical')}.",
                 public=f"{called} holds {what}, but other cells, too; the site's log says where.",
             )
     return _category(name, codes, words)
+
+
+def _kind_of(word: str) -> str:
+    """Return what kind of text is in a column of numbers or dates, for sentences, which never quote it."""
+    for what, read, forms in (("a number", as_numbers, ".,"), ("a date", as_dates, ("day", "month"))):
+        if not all(np.isnan(read([word], form)).all() for form in forms):
+            return what
+    if not re.search(r"\d", word):
+        return "a text without digits"
+    return "digits with letters" if re.search(r"[^\W\d_]", word) else "digits that are neither a number nor a date"
 
 
 def as_numbers(words: Iterable[str], decimal: str) -> Values:

@@ -87,7 +87,8 @@ class ClientClusterer(Estimator):
             `records_`; what is measured on `validation`, for early stopping, begins with ``validation_``.
         """
         inputs = read_labelled_clients(clients, y, self._table_options())
-        network = network_of(self.module)  # at every fit again, as what a function makes may have changed
+        # At every fit again, as what a function makes may have changed.
+        network = None if isinstance(self.module, str) else network_of(self.module)
         named = {} if network is None else {"module": network.name}
         self._run(inputs, named, {"eval": eval, "validation": validation}, callbacks)
         self._registered, self.classes_ = (network,), inputs.classes

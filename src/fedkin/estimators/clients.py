@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
-from fedkin.data.inputs import ClientFiles, notes_on_sites
+from fedkin.data.inputs import notes_on_sites
 from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
@@ -33,21 +34,8 @@ class Inputs:
 
     population: Population
     label: str | None
-    classes: ClassLabels = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    classes: ClassLabels = field(default_factory=partial(np.zeros, 0, np.int64))
     array: ClientArray | None = None
-
-
-@at_door(PYTHON)
-def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
-    """Read clients whose samples are clustered; labels are left out."""
-    if isinstance(data, ClientArray):
-        if y not in (None, NO_LABELS):
-            raise FedkinError("Clients of one array have no labels; leave out y.")
-        array = ClientArray(data.rows, data.offsets, data.min_members, data.names)  # another fit's have memories
-        return Inputs(Population([], None, [], names=list(data.names)), NO_LABELS, array=array)
-    label = y if y is None or isinstance(y, str) else NO_LABELS
-    population = ClientFiles(data, label, table=table).build()
-    return Inputs(replace(population, guesses=()) if label is y == NO_LABELS else population, y if label is y else None)
 
 
 @at_door(PYTHON)
@@ -185,22 +173,3 @@ def fitted_position(client: Any, names: Sequence[str]) -> int:
 def is_position(value: Any, count: int) -> bool:
     """Return whether a value is a whole number from 0 to below `count`; truth values are none."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < count
-
-
-class ByClient(list[Any]):
-    """List with one item per client, also found by the clients' names; a number is a position."""
-
-    def __init__(self, values: Iterable[Any] = (), names: Iterable[str] = ()) -> None:
-        super().__init__(values)
-        self.names = list(names)
-
-    def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
-        return super().__getitem__(fitted_position(key, self.names) if isinstance(key, str) else key)
-
-    def keys(self) -> list[str]:
-        """Return the clients' names."""
-        return list(self.names)
-
-    def items(self) -> Iterable[tuple[str, Any]]:
-        """Return pairs of name and item."""
-        return zip(self.names, self, strict=True)

@@ -8,7 +8,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -36,7 +36,6 @@ from fedkin.experiment.config import checked_method, encoder_named, encoding_fea
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.numbering import checked_names
 from fedkin.experiment.registry import resolve
-from fedkin.experiment.terminal import Bar, Quiet, fewer_clusters
 from fedkin.features.encoders import Encoder
 from fedkin.report.figures import PagePart, PageView
 from fedkin.report.numbers import pluralize
@@ -218,7 +217,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         # A number is the run's seed as it is, as the command line takes it.
         is_number = isinstance(self.random_state, int | np.integer)
         seed = int(self.random_state) if is_number else int(random.randint(2**31 - 1))
-        with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
+        with self._on_device(), one_thread(), _progress(self.verbose) as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
             table = self._table_options()
             preparation = prepare(fed, table.of(method), names)
@@ -270,7 +269,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         clusters = self._members()["cluster"]
         requested, used = getattr(self, "n_clusters", None), clusters[clusters >= 0].nunique()
         doubts = [str(record["warning"]) for record in steps.history if "warning" in record]
-        _warn(*doubts, *fewer_clusters(used, requested, self._method.traits.clusters))
+        _warn(*doubts, *runner.fewer_clusters(used, requested, self._method.traits.clusters))
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
@@ -390,6 +389,14 @@ def _warn(*sentences: str) -> None:
         frame, level = frame.f_back, level + 1
     for text in sentences:
         warnings.warn(text, FedkinWarning, stacklevel=level)
+
+
+def _progress(is_shown: bool) -> AbstractContextManager[runner.Progress]:
+    if not is_shown:
+        return nullcontext(runner.Progress())
+    from fedkin.experiment.terminal import Bar
+
+    return Bar()
 
 
 def _first(sentences: Sequence[str]) -> str:

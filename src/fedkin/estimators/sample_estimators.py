@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, SupportsIndex
 
 import numpy as np
 import pandas as pd
@@ -22,31 +22,65 @@ from torch import Tensor
 from fedkin.clustering.matching import table_of
 from fedkin.clustering.node_votes import counted
 from fedkin.core import Client, FedkinError, runner
-from fedkin.core.client_array import ClientArray
+from fedkin.core.client_array import ClientArray, some_rows
 from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
 from fedkin.core.method import CanForget, Nodes
 from fedkin.core.runner import Callback
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
+from fedkin.data.inputs import ClientFiles
+from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.clients import ByClient, Inputs, fitted_position, map_clients, read_clients
+from fedkin.estimators.clients import Inputs, fitted_position, map_clients
 from fedkin.estimators.estimator import Estimator
 from fedkin.estimators.training import FeaturesOrName, features_of
 from fedkin.experiment.numbering import Earlier, compared
 from fedkin.experiment.prediction import why
 from fedkin.experiment.revision import kept_of
 from fedkin.experiment.run_folder import sizes_of
-from fedkin.features.encoders import EMBEDDED
+from fedkin.features.extractors import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 from fedkin.methods.samples.sample_method import SampleMethod
 from fedkin.report.figures import PagePart
 from fedkin.report.numbers import pluralize
-from fedkin.report.sample_map import MAX_POINTS, map_of_samples, some_rows, with_scales
+from fedkin.report.sample_map import MAX_POINTS, map_of_samples, with_scales
 from fedkin.report.words import described, remarks, sentences
 
 _DATA = "The data"
+
+
+class ByClient(list[Any]):
+    """List with one item per client, also found by the clients' names; a number is a position."""
+
+    def __init__(self, values: Iterable[Any] = (), names: Iterable[str] = ()) -> None:
+        super().__init__(values)
+        self.names = list(names)
+
+    def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
+        return super().__getitem__(fitted_position(key, self.names) if isinstance(key, str) else key)
+
+    def keys(self) -> list[str]:
+        """Return the clients' names."""
+        return list(self.names)
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return pairs of name and item."""
+        return zip(self.names, self, strict=True)
+
+
+@at_door(PYTHON)
+def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
+    """Read clients whose samples are clustered; labels are left out."""
+    if isinstance(data, ClientArray):
+        if y not in (None, NO_LABELS):
+            raise FedkinError("Clients of one array have no labels; leave out y.")
+        array = ClientArray(data.rows, data.offsets, data.min_members, data.names)  # another fit's have memories
+        return Inputs(Population([], None, [], names=list(data.names)), NO_LABELS, array=array)
+    label = y if y is None or isinstance(y, str) else NO_LABELS
+    population = ClientFiles(data, label, table=table).build()
+    return Inputs(replace(population, guesses=()) if label is y == NO_LABELS else population, y if label is y else None)
 
 
 class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -139,7 +173,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         features = getattr(self, "features", "")
         if callable(features) and clients and clients[0].samples is not None:
             features = EMBEDDED  # as they have been, where samples were read
-        registered = features_of(features)
+        registered = None if isinstance(features, str) else features_of(features)
         named = {"features": registered.name if registered else features} if "features" in self.get_params() else {}
         self._run(inputs, named, {}, callbacks)
         self._registered = (registered,)

@@ -49,14 +49,12 @@ def _restored(kind: Any, value: Any, label: str, name: str) -> Registered:
     return _living.get(name) or Registered(kind, value, label, name)  # it may live in this process already
 
 
-def network_of(module: ModuleOrName) -> Registered | None:
-    """Register the network that a user gives; ``None`` for a name.
+def network_of(module: Callable[..., nn.Module]) -> Registered:
+    """Register the network that a user gives.
 
     A class or function is called with the shape of a sample and the number of classes, with the latter alone, or with
     nothing, as many as it has parameters without a default. Raises FedkinError for anything else.
     """
-    if isinstance(module, str):
-        return None
     if not callable(module) or isinstance(module, nn.Module):
         kinds = "a name, a dotted path, or a class or function that makes one, since every model begins with its own"
         raise FedkinError(f"module is of type {type(module).__name__}; it should be {kinds}.")
@@ -70,10 +68,8 @@ def _made(function: Callable[..., nn.Module], shape: tuple[int, ...], classes: i
     return function(*(shape, classes)[max(0, 2 - required) :])
 
 
-def features_of(features: FeaturesOrName) -> Registered | None:
-    """Register the features that a user gives; ``None`` for a name. Raises FedkinError for anything else."""
-    if isinstance(features, str):
-        return None
+def features_of(features: nn.Module | Callable[[Tensor], Any]) -> Registered:
+    """Register the features that a user gives; raise FedkinError if they cannot be called."""
     if not callable(features):
         kinds = "a name, a dotted path, a torch module or a function"
         raise FedkinError(f"features is of type {type(features).__name__}; it should be {kinds}.")

@@ -49,7 +49,8 @@ def encoder_named(spec: str | None, folder: str | None = None) -> SampleEncoder 
     """Return the encoder that a spec names, which keeps embeddings in `folder`; raise FedkinError if it is no spec."""
     if spec is None:
         return None
-    from fedkin.features.encoders import PREFIXES, ROCKET, Encoder
+    from fedkin.features.encoders import Encoder
+    from fedkin.features.extractors import PREFIXES, ROCKET
 
     if spec != ROCKET and not spec.startswith(PREFIXES):
         raise FedkinError(f"encode is '{spec}'; allowed: {ROCKET}, {', '.join(f'{prefix}...' for prefix in PREFIXES)}.")
@@ -58,7 +59,7 @@ def encoder_named(spec: str | None, folder: str | None = None) -> SampleEncoder 
 
 def encoding_features(features: Any) -> str | None:
     """Return a method's `features` where they name an encoder of samples that are no numbers yet."""
-    from fedkin.features.encoders import EMBEDDED, is_encoder
+    from fedkin.features.extractors import EMBEDDED, is_encoder
 
     return str(features) if is_encoder(features) and features != EMBEDDED else None
 

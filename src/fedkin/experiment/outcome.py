@@ -13,12 +13,12 @@ import torch
 from fedkin.core.client import Column, Table
 from fedkin.core.errors import listing
 from fedkin.core.method import CanCut
+from fedkin.core.runner import fewer_clusters
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import CLIENTS, read_names, read_timing
-from fedkin.experiment.terminal import fewer_clusters
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.report.measures import headlines, method_remarks, privacy_of_samples
 from fedkin.report.numbers import format_bytes, pluralize

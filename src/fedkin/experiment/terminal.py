@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from numbers import Integral
 
 from fedkin.core.runner import Progress, RecordLine, Timing
 from fedkin.experiment.terminal_tables import PlainStream, printable
@@ -76,10 +75,3 @@ class Bar(Quiet):
 def show_progress(quiet: bool = False) -> Quiet:
     """Return a progress bar if stderr is a terminal, else one that shows warnings and notes; `quiet`, warnings only."""
     return Bar() if sys.stderr.isatty() and not quiet else Quiet(notes=not quiet)
-
-
-def fewer_clusters(used: int, requested: object, members: str | None) -> list[str]:
-    """Return a sentence if fewer clusters have `members` than the number that was given, if one was."""
-    if not isinstance(requested, Integral) or not 0 < used < int(requested):
-        return []
-    return [f"{requested} clusters were asked for, and {used} {'has' if used == 1 else 'have'} {members}."]

@@ -28,16 +28,9 @@ from torch.nn.functional import conv1d, interpolate, normalize, pad
 from fedkin.core.client import SampleKind
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, require
+from fedkin.features.extractors import ROCKET, TEXTS
 
-ROCKET, EMBEDDED = "rocket", "embedded"
-TEXTS = "sentence-transformers:"
-PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
 _log = logging.getLogger(__name__)
-
-
-def is_encoder(name: object) -> bool:
-    """Return whether features of this name are an encoder's, or embeddings."""
-    return isinstance(name, str) and (name in (ROCKET, EMBEDDED) or name.startswith(PREFIXES))
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,12 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.tasks import named_object
-from fedkin.features.encoders import is_encoder
 from fedkin.features.gradients import MIN_SIDE, flat_gradients, gradients
 
+ROCKET, EMBEDDED = "rocket", "embedded"
+TEXTS = "sentence-transformers:"
+PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
+"""Specs of encoders, see `fedkin.features.encoders`, and the name of features that one has made before."""
 Extractor = Callable[[Tensor], Any]
 """Maps samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``, each sample to a row of its own."""
 
@@ -40,6 +43,11 @@ def extract(name: str, x: Tensor) -> Tensor:
     if not rows.isfinite().all():
         raise FedkinError(f"Features '{name}' of some samples are not finite.")
     return rows
+
+
+def is_encoder(name: object) -> bool:
+    """Return whether features of this name are an encoder's, or embeddings."""
+    return isinstance(name, str) and (name in (ROCKET, EMBEDDED) or name.startswith(PREFIXES))
 
 
 def width_of(name: str, shape: tuple[int, ...]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fedkin.core import Client
+from fedkin.core.client_array import some_rows
 from fedkin.core.method import Nodes
 from fedkin.data.population import Population, short_names
 from fedkin.report.figures import SampleMap
@@ -34,13 +34,6 @@ _LAYOUTS = {
 }
 
 
-def some_rows(sizes: Sequence[int], most: int = MAX_POINTS) -> list[Tensor]:
-    """Return int64 rows of each client, as many clients as `sizes`: at most so many in all, evenly over all rows."""
-    rows = torch.linspace(0, sum(sizes) - 1, min(most, sum(sizes)), dtype=torch.float64).round().long()
-    ends = torch.tensor([0, *sizes]).cumsum(0)
-    return [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(ends)]
-
-
 def map_of_samples(
     method: Any,
     result: Mapping[str, Any],
@@ -57,7 +50,7 @@ def map_of_samples(
     sizes = list(map(len, clients))
     if layout == "none" or not sum(sizes):
         return None
-    total, chosen = total or sum(sizes), list(zip(clients, some_rows(sizes), strict=True))
+    total, chosen = total or sum(sizes), list(zip(clients, some_rows(sizes, MAX_POINTS), strict=True))
     x = torch.cat([client.x[taken] for client, taken in chosen])
     of_samples = method is not None and method.traits.clusters == "samples"
     points = (method.embed(result, x) if of_samples else x.flatten(1)).double().numpy()

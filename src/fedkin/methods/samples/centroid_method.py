@@ -17,8 +17,7 @@ from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Optional, features, is_count, is_name, positive, reals
-from fedkin.features.encoders import is_encoder
-from fedkin.features.extractors import cached_features, extract, width_of
+from fedkin.features.extractors import cached_features, extract, is_encoder, width_of
 from fedkin.methods.samples.sample_method import SampleMethod, assigned, describe_clients, reasons, repeat_step
 
 _BATCH = 4096

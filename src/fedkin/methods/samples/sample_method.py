@@ -15,7 +15,7 @@ from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Traits
 from fedkin.core.replies import common_shape, is_count, is_flag, is_shape
-from fedkin.features.encoders import EMBEDDED, is_encoder
+from fedkin.features.extractors import EMBEDDED, is_encoder
 
 FINAL_ATTEMPTS = 5
 """Maximum number of attempts at an exchange that a run can do without, such as the last one with each client."""

@@ -25,7 +25,7 @@ from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Nodes, Positive, Values
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
-from fedkin.features.encoders import EMBEDDED, is_encoder
+from fedkin.features.extractors import EMBEDDED, is_encoder
 from fedkin.features.pca import width_kept
 from fedkin.methods.samples.kingraph.common_micro_clusters import common_step
 from fedkin.methods.samples.kingraph.kingraph_space import (
