@@ -58,7 +58,7 @@ def test_one_sentence_at_three_doors(tmp_path: Path, capsys: pytest.CaptureFixtu
     """Made deep inside, and in Python also in a worker's thread."""
     frame().to_csv(tmp_path / "a.csv", index=False)
     assert run("run", "kfed", str(tmp_path / "a.csv"), "--out", str(tmp_path / "out")) == 2
-    assert "in data.na_values" in capsys.readouterr().err
+    assert """give --set 'data.drop=["x"]'.""" in capsys.readouterr().err
     with pytest.raises(FedkinError, match=r"set drop=\['x'\]\."):
         fedkin.KFed(n_clusters=2).fit([frame()])
     long = pd.DataFrame({"t": ["y" * 501] * 40, "z": range(40)})

@@ -43,7 +43,7 @@ def node(folder: Path, csv: str, label: str = "none") -> Nodes:
 @pytest.mark.parametrize(
     ("csv", "label", "words"),
     [
-        (MANY + "9,Jane Doe: HIV positive\n", "none", "the first in row 41"),
+        (MANY + "9,Jane Doe: HIV positive\n", "none", "a text without digits in row 41"),
         ("63,145,233\n" + "1,2,3\n" * 4, "none", "it must name the columns"),
         (ROWS, "outcome", "has no column 'outcome'"),
     ],

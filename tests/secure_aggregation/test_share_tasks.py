@@ -147,7 +147,7 @@ def test_a_site_remembers_whatever_the_server_goes_back_to(tmp_path: Path) -> No
         assert answer(exchange, reveal_shares, lie) == USED
     assert answer(3, masked, asked["masked"] | {"payload": {"more": 1}}) == USED
     assert answer(1, reveal_shares, lie) == {"refused": "its key is another"}  # its secret is forgotten with the rest
-    with pytest.raises(FedkinError, match="'survivors' is not what it should be"):
+    with pytest.raises(FedkinError, match="'survivors/0' is not what it should be"):
         answer(4, reveal_shares, lie | {"survivors": ["0"]})
 
 
