@@ -25,7 +25,7 @@ from torch.utils.data import (
 )
 
 from fedkin.core import FedkinError
-from fedkin.data.inputs import client_data, load_clients, split_clients
+from fedkin.data.inputs import client_data, form_of, load_clients, split_clients
 from fedkin.data.sources import load
 from fedkin.data.tables import as_tensor
 
@@ -279,3 +279,9 @@ def test_partitions_are_clients_in_order_of_their_ids(given: Any) -> None:
     sites = load_clients(given)
     assert [site.x.shape for site in sites] == [(1, 1, 4, 4)] * 3
     assert [site.y.tolist() for site in sites if site.y is not None] == [[1], [0], [1]]
+
+
+def test_two_parts_of_a_client_are_its_samples_and_labels_in_a_list_too():
+    x, y = np.zeros((5, 3)), np.arange(5)
+    assert [form_of(each) for each in ([x, y], (x, y), (x, y[:, None]), (x, None))] == ["pair"] * 4
+    assert form_of([x, x]) == form_of((x, x)) == "array"  # two clients

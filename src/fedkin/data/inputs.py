@@ -74,16 +74,26 @@ def form_of(value: Any) -> Form:
         return "items"
     if issparse(value):  # some are dicts; `as_tensor` has the sentence
         return "array"
-    first = form_of(value[0]) if isinstance(value, list | tuple) and value else "row"
-    if first not in ("row", "other"):
-        if isinstance(value, tuple):
-            is_pair = len(value) == 2 and (value[1] is None or form_of(value[1]) in ("row", "samples", "array"))
-            return "pair" if is_pair else "other"
-        if first != "array":
+    # A pair comes before an array: of [x, y] with as many columns as rows numpy would make one, too.
+    if isinstance(value, list | tuple) and value and (first := form_of(value[0])) not in ("row", "other"):
+        if len(value) == 2 and _are_labels(value[1], value[0], isinstance(value, tuple)):
+            return "pair"
+        if first != "array" or (isinstance(value, tuple) and len(value) > 2):
             return "other"  # several clients
     if isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__"):
         return "array" if dimensions(value) > 1 else "row"
     return "other"
+
+
+def _are_labels(y: Any, x: Any, is_tuple: bool) -> bool:
+    """Return whether `y` has one dimension, or is ``(n, 1)`` beside samples `x` ``(n, ...)`` of another shape."""
+    form = "row" if y is None else form_of(y)
+    if form == "row":
+        return is_tuple if y is None else dimensions(y) == 1
+    if form == "samples":
+        return is_tuple or form_of(x) != "samples"  # a list of two lists of texts is two clients
+    shapes = [tuple(getattr(array, "shape", ())) for array in (x, y)]
+    return form == "array" and shapes[1] == (*shapes[0][:1], 1) != shapes[0]
 
 
 def dimensions(value: Any) -> int:
