@@ -88,7 +88,7 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
     files = written(tmp_path / "data", digits(2, classes=6))
     settings = ("--set", "method.n_clusters=8", "--set", "data.scaling=none")  # an exchange is a process at every site
     with prepared(tmp_path, files, "kfed", *settings) as deployed:
-        deployed.hears(deployed.run(), DONE, 300)
+        deployed.hears(deployed.run(), DONE, 900)
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
         assert same_clusters(deployed, local, list(files)) == 1.0
         results = deployed.app / "results"
@@ -113,7 +113,7 @@ def test_who_has_no_registered_or_another_key_is_refused(tmp_path: Path) -> None
         deployed.hears(stranger, "did not let this site in: it is not there, has not registered", 300)
         stranger.kill()  # for it would go on trying
         refused = "Site 'site-1' has another key than 'federation.keys' lists for it."
-        assert f"Refused: {refused}" in deployed.hears(run, DONE, 300)
+        assert f"Refused: {refused}" in deployed.hears(run, DONE, 900)
         assert [refused] in [line.get("refused") for line in lines(deployed.app / "results" / "records.jsonl")]
 
 
@@ -248,7 +248,7 @@ def test_who_does_not_belong_is_refused_in_a_sentence_and_others_go_on(tmp_path:
         deployed.start_site("double")
         deployed.start_site("narrow")
         run = deployed.run()
-        found = deployed.hears(run, DONE, 600)
+        found = deployed.hears(run, DONE, 900)
         assert "Refused: Another site is called 'site-1' already; every site needs a name of its own." in found
         assert "Refused: Site 'site-9' has samples of shape (5,), but most sites have samples of shape (64,)." in found
         deployed.hears(distrusts, ", is not the server of", 60)
