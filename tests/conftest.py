@@ -15,6 +15,7 @@ os.environ.update(
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # Ray's workers have low priority: beside other tests they would starve
     }
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests are small, and a few run at once
