@@ -132,3 +132,10 @@ def test_texts_are_found_again_by_their_codes(cells):
             assert code == cell.strip() or float(code) == float(cell)  # where all are such as 3.0 they are 3
         else:
             assert cell is None or cell.strip() in ("", "-", ".")
+
+
+@pytest.mark.parametrize(("usual", "other", "kind"), [(" %", "", "a number"), ("", " %", "a percentage")])
+def test_numbers_beside_percentages_are_asked_about(usual: str, other: str, kind: str) -> None:
+    with pytest.raises(FedkinError, match=f"but {kind} in row 10, the first of 1"):
+        read([*(f"{number}{usual}" for number in range(1, 10)), f"58{other}"])
+    assert read(["58 %", "5 %"])[1] == [0.58, 0.05]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,16 @@ def test_a_table_that_cannot_be_used_is_refused(tmp_path, text, label, said):
     with pytest.raises(FedkinError) as error:
         read_file(path, label)
     assert str(error.value).startswith(said.format(path))
+
+
+def test_a_table_without_rows_is_refused_with_labels_too() -> None:
+    with pytest.raises(FedkinError, match=r"^It is empty \(0 rows, 1 columns of features\)\.$"):
+        frame_to_dataset(pd.DataFrame({"a": [1.0], "label": ["x"]})[:0], "it", "It", "label")
+
+
+def test_the_names_of_rows_that_pandas_writes_twice_are_two_columns(tmp_path: Path) -> None:
+    pd.DataFrame({"a": range(9)}).reset_index().to_csv(tmp_path / "t.csv")
+    assert read_file(tmp_path / "t.csv", "none").features == ["Unnamed: 0", "index", "a"]
 
 
 def empties(frame: pd.DataFrame, **options: object) -> dict[str, list[int]]:

@@ -160,8 +160,10 @@ class Block:
         return shaped
 
     def state(self, name: str) -> PerClient:
-        """Return what its clients keep under a name."""
+        """Return what its clients keep under a name; raise KeyError if one of them keeps nothing."""
         place, part = self.array.kept[name]
+        if int(place[self.ids].min()) < 0:
+            raise KeyError(name)
         kept: PerClient = part.take(place[self.ids])
         return kept
 

@@ -111,13 +111,14 @@ def listing(names: Sequence[str], maximum: int = 20) -> str:
 
 
 def refuse(problems: Iterable[str | FedkinError]) -> None:
-    """Raise one error that lists the first fifty problems, one per line; do nothing if there are none.
+    """Raise one error that lists the first fifty problems, one per line, and says if there are more.
 
     It is public if each of them is, see `FedkinError`; those that are mere texts are not.
     """
-    if listed := list(islice(problems, 50)):
-        public = [problem.public if isinstance(problem, FedkinError) else "" for problem in listed]
-        raise FedkinError("\n".join(map(str, listed)), "\n".join(public) if all(public) else False)
+    if listed := list(islice(problems, 51)):
+        more = "\n... and more." if listed[50:] else ""
+        public = [problem.public if isinstance(problem, FedkinError) else "" for problem in listed[:50]]
+        raise FedkinError("\n".join(map(str, listed[:50])) + more, "\n".join(public) + more if all(public) else False)
 
 
 def mid_sentence(where: str) -> str:

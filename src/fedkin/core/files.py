@@ -168,7 +168,9 @@ def environment(**defaults: str) -> Iterator[None]:
 
 def similar_path(path: Path) -> str:
     """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar."""
-    names = os.listdir(path.parent) if path.parent.is_dir() else []
+    names: list[str] = []
+    with suppress(OSError):  # there is no such folder, or it may not be read
+        names = os.listdir(path.parent)
     near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
     return f"did you mean '{path.parent / near[0]}'?" if near else ""
 

@@ -201,7 +201,8 @@ def _unit(moments: ByClient, kind: Kind) -> tuple[str, str] | None:
 def _is_sure(moments: Moments, size: float, positive: bool) -> bool:
     """Return whether a client's mean, or deviation, is above a size by more than a few large values make of it.
 
-    The mean square has a standard error of at most its root times the largest value, divided by the root of the number.
+    The mean square has a standard error of at most its root times the largest value, divided by the root of the number;
+    with two of them as the least difference, one value or two cannot be what it comes of.
     """
     root = math.sqrt(moments.filled)
     if positive:

@@ -327,7 +327,8 @@ def _with_names(cells: pd.DataFrame, origin: str) -> pd.DataFrame:
         empty = (cells == "").to_numpy(dtype=bool)
         kept = (names != "").to_numpy() | ~empty.all(0)
         cells, names = cells.loc[~empty.all(1), kept], names[kept]
-    columns = [name or "index" * (i == 0) for i, name in enumerate(names)]
+    of_rows = "Unnamed: 0" if "index" in set(names) else "index"  # as pandas calls it
+    columns = [name or of_rows * (i == 0) for i, name in enumerate(names)]
     return cells.set_axis(columns, axis=1).reset_index(drop=True)
 
 

@@ -266,7 +266,8 @@ def frame_to_dataset(
         if column not in frame.columns:
             problems.append(str(no_column(origin, column, frame.columns)))
         elif list(frame.columns).count(column) == 1:
-            are_texts |= column == label and "separator" not in frame.attrs and isinstance(frame[column].iloc[0], str)
+            is_read = "separator" in frame.attrs  # from a file of texts
+            are_texts |= column == label and not is_read and any(isinstance(cell, str) for cell in frame[column][:1])
             try:
                 coded[column] = encode_labels(frame[column], f"Column '{column}' of {origin}")
             except FedkinError as error:
@@ -426,7 +427,7 @@ def _kind_of(word: str) -> str:
     """Return what kind of text is in a column of numbers or dates, for sentences, which never quote it."""
     for what, read, forms in (("a number", as_numbers, ".,"), ("a date", as_dates, ("day", "month"))):
         if not all(np.isnan(read([word], form)).all() for form in forms):
-            return what
+            return "a percentage" if word.endswith("%") else what
     if not re.search(r"\d", word):
         return "a text without digits"
     return "digits with letters" if re.search(r"[^\W\d_]", word) else "digits that are neither a number nor a date"
@@ -435,14 +436,15 @@ def _kind_of(word: str) -> str:
 def as_numbers(words: Iterable[str], decimal: str) -> Values:
     """Return the numbers of texts, if `decimal` stands before decimals, 58 % as 0.58; NaN where a text is none.
 
-    Numbers with leading zeros or more than 15 digits are codes, and none.
+    Numbers with leading zeros or more than 15 digits are codes, and none; nor are those without a sign of per cent
+    beside more that have one, or the other way round: whether 58 beside 60 % is a hundred times more nobody knows.
     """
     written = str.maketrans({" ": None, "'": None, ",": None, ".": None, decimal: "."})
     matches = [_NUMBERS[decimal].fullmatch(word.translate(_TYPOGRAPHIC)) for word in words]
-    return np.array(
-        [float(match[1].translate(written)) / (100 if match[2] else 1) if match else np.nan for match in matches],
-        dtype=np.float64,
-    )
+    signs = [match[2] for match in matches if match]
+    sign = "%" if 2 * signs.count("%") > len(signs) else ""
+    numbers = [float(m[1].translate(written)) if m and m[2] == sign else np.nan for m in matches]
+    return np.array(numbers, dtype=np.float64) / (100 if sign else 1)
 
 
 def as_dates(words: Iterable[str], first: str) -> Values:
