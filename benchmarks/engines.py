@@ -1,4 +1,4 @@
-"""How fast is the local engine, compared with Flower's own simulation and with plain PyTorch loops?
+"""How fast is the local engine, compared with Flower's own simulation, pfl-research and plain PyTorch loops?
 
 All contestants run the same FedAvg on the same synthetic images, each in its own process, one after another on the same
 cores. In the regime ``overhead`` a client does five steps on a small perceptron, so that the time goes into everything
@@ -9,8 +9,9 @@ All start from the same model; the last one's loss on the same images shows that
 
     python benchmarks/engines.py --regime overhead --flower-python flower/bin/python
 
-Flower lives in an environment of its own: ``python -m venv flower``, then ``flower/bin/pip install torch
-"flwr[simulation]"`` with the same version of torch. Without ``--flower-python`` it is left out.
+Flower and pfl-research live in environments of their own with the same version of torch: ``python -m venv flower``,
+then ``flower/bin/pip install torch "flwr[simulation]"``, and ``pip install torch pfl`` for ``--pfl-python``. Without
+these options they are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from torch import Tensor, nn
 
 from flower_fedavg.workload import REGIMES, Workload, write_data
 
-CONTESTANTS = ("fedkin", "flower", "plain-1", "plain-default")
+CONTESTANTS = ("fedkin", "flower", "pfl", "plain-1", "plain-default", "plain-fused")
+APPS = {"flower": "flower_fedavg.app", "pfl": "flower_fedavg.pfl_app"}
 QUIET = {  # keeps Flower and Ray from reporting home and from installing packages
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -47,7 +49,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 Report = dict[str, Any]
 
 
-def plain_loop(work: Workload) -> Report:
+def plain_loop(work: Workload, fused: bool = False) -> Report:
     """FedAvg by hand with one resident model; the ``seconds`` of its rounds and the last model's ``loss``."""
     torch.manual_seed(work.seed)
     work.read_all()
@@ -59,7 +61,7 @@ def plain_loop(work: Workload) -> Report:
         sums = {name: torch.zeros_like(value) for name, value in everyone.items()}
         for client in range(work.clients):
             model.load_state_dict(everyone)
-            _train(model, *work.client_data(client), work)
+            _train(model, *work.client_data(client), work, fused)
             for name, value in model.state_dict().items():
                 sums[name] += value
         everyone = {name: value / work.clients for name, value in sums.items()}
@@ -68,8 +70,8 @@ def plain_loop(work: Workload) -> Report:
     return {"seconds": seconds, "loss": work.loss(model)}
 
 
-def _train(model: nn.Module, x: Tensor, y: Tensor, work: Workload) -> None:
-    optimizer = torch.optim.SGD(model.parameters(), lr=work.learning_rate)
+def _train(model: nn.Module, x: Tensor, y: Tensor, work: Workload, fused: bool) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=work.learning_rate, fused=fused)
     rows: list[Tensor] = []
     for _ in range(work.local_steps):
         rows = rows or list(torch.randperm(len(x)).split(work.batch_size))
@@ -112,15 +114,15 @@ def local_engine(work: Workload) -> Report:
     return {"seconds": seconds, "loss": work.loss(found.module(state.models[0]))}
 
 
-def in_processes(contestant: str, work: Workload, folder: Path, flower_python: Path | None, timeout: float) -> Report:
+def in_processes(contestant: str, work: Workload, folder: Path, python: str, timeout: float) -> Report:
     """Run a contestant in processes of its own; return its report."""
     report, log = folder / "report.json", folder / "log.txt"
     report.unlink(missing_ok=True)
     given = json.dumps(asdict(work))
-    command = [sys.executable, __file__, "--contestant", contestant, given, str(report)]
-    if contestant == "flower":
+    command = [python, __file__, "--contestant", contestant, given, str(report)]
+    if contestant in APPS:
         cores = str(len(os.sched_getaffinity(0)))
-        command = [str(flower_python), "-m", "flower_fedavg.app", given, str(report), cores, str(folder)]
+        command = [python, "-m", APPS[contestant], given, str(report), cores, str(folder)]
     environment = {name: value for name, value in os.environ.items() if name not in THREADS}
     environment |= {**QUIET, "FLWR_HOME": str(folder / "home"), "PYTHONPATH": str(Path(__file__).resolve().parent)}
     with log.open("w") as output:
@@ -157,26 +159,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--samples", type=int, default=600, help="images per client")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--flower-python", type=Path, help="interpreter of an environment with flwr[simulation]")
+    parser.add_argument("--pfl-python", type=Path, help="interpreter of an environment with pfl")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds after which a contestant is ended")
     parser.add_argument("--contestant", nargs=3, help=argparse.SUPPRESS)  # how this script calls itself
     options = parser.parse_args(arguments)
     if options.contestant:
         name, given, path = options.contestant
-        if name == "plain-1":
+        if name != "plain-default" and name != "fedkin":
             torch.set_num_threads(1)
-        run = local_engine if name == "fedkin" else plain_loop
-        Path(path).write_text(json.dumps(run(Workload(**json.loads(given)))))
+        work = Workload(**json.loads(given))
+        report = local_engine(work) if name == "fedkin" else plain_loop(work, fused=name == "plain-fused")
+        Path(path).write_text(json.dumps(report))
         return
-    names = [*CONTESTANTS]
-    if options.flower_python is None:
-        print("Flower is left out: --flower-python was not given.", file=sys.stderr)
-        names.remove("flower")
+    pythons = dict.fromkeys(CONTESTANTS, sys.executable) | {name: getattr(options, f"{name}_python") for name in APPS}
+    for name in [name for name, python in pythons.items() if python is None]:
+        print(f"'{name}' is left out: --{name}-python was not given.", file=sys.stderr)
+        del pythons[name]
     with tempfile.TemporaryDirectory(prefix="engines-") as temporary:
         folder = Path(temporary)
         sizes = {name: getattr(options, name) for name in ("regime", "clients", "rounds", "samples", "seed")}
         work = Workload(data=str(folder / "images"), **sizes)
         write_data(work)
-        reports = {name: in_processes(name, work, folder, options.flower_python, options.timeout) for name in names}
+        reports = {
+            name: in_processes(name, work, folder, str(python), options.timeout) for name, python in pythons.items()
+        }
     results = {name: summary(work, report) for name, report in reports.items()}
     print(json.dumps({**sizes, "load": os.getloadavg()[0], "results": results}))
 
