@@ -1,4 +1,4 @@
-"""Tables with known classes, irrelevant columns, clients, and lines of results: what the scripts here share.
+"""Tables with known classes, clients, and lines of results: what the scripts here share.
 
 Of ``$FEDKIN_DATA`` are data sets below its folder; of ``$FEDKIN_ARFF`` tables of UCI in a folder of ARFF files, such as
 one of `renatopp/arff-datasets`, of 90 to 20,000 rows and 2 to 30 labels: the column called class, or else the last.
@@ -49,14 +49,6 @@ SUITE = {
     "worms_2",
 }
 """Data sets of ``$FEDKIN_DATA/clustering``."""
-
-VARIANTS = [
-    "plain", *(f"{kind}-{count}" for kind in ("number", "binary", "category") for count in (1, 4, 8)), "missing"
-]  # fmt: skip
-"""``KIND-N`` has N irrelevant columns; ``missing`` lacks a tenth of its cells."""
-
-MISSING, LEVELS = 0.1, 4
-
 
 _R_LABELS = (
     "AER/Medicaid1986 program, COUNT/medpar type, DAAG/ais sex, Ecdat/Schooling momdad14, Ecdat/Treatment u75, "
@@ -131,35 +123,13 @@ def sources() -> dict[str, Callable[[int], LabelledTable]]:
     return known
 
 
-def table(name: str, variant: str, seed: int) -> LabelledTable:
-    """A table's variant with at most `MAX_ROWS` rows."""
+def table(name: str, seed: int) -> LabelledTable:
+    """A table with at most `MAX_ROWS` rows."""
     frame, labels = sources()[name](seed)
     if len(frame) > MAX_ROWS and name not in IMAGES:
         kept = np.sort(generator(seed, name, "rows").permutation(len(frame))[:MAX_ROWS])
         frame, labels = frame.iloc[kept].reset_index(drop=True), labels[kept]
-    rng = generator(seed, name, variant)
-    if variant == "plain":
-        return frame, labels
-    if variant == "missing":
-        return with_missing(frame, MISSING, rng), labels
-    kind, count = variant.split("-")
-    return with_irrelevant(frame, kind, int(count), rng), labels
-
-
-def with_irrelevant(frame: pd.DataFrame, kind: str, count: int, rng: np.random.Generator) -> pd.DataFrame:
-    """The table with irrelevant columns: Gaussian numbers, yes or no, or one of four words."""
-    rows = len(frame)
-    values = {
-        "number": lambda: rng.normal(size=rows),
-        "binary": lambda: np.array(["no", "yes"])[rng.integers(2, size=rows)],
-        "category": lambda: np.array([f"level {i}" for i in range(LEVELS)])[rng.integers(LEVELS, size=rows)],
-    }[kind]
-    return frame.assign(**{f"irrelevant {i}": values() for i in range(count)})
-
-
-def with_missing(frame: pd.DataFrame, fraction: float, rng: np.random.Generator) -> pd.DataFrame:
-    """The table with a fraction of its cells empty, at random."""
-    return frame.mask(rng.random(frame.shape) < fraction)
+    return frame, labels
 
 
 def partition(labels: Labels, clients: int, how: str, rng: np.random.Generator) -> list[Labels]:

@@ -1,19 +1,19 @@
 """Clusters of tables: kin-graph and other methods over clients, beside methods that see all rows together.
 
-    python benchmarks/tables.py run CSV --tables wine heart --variants plain category-1 --seeds 0 1 2
+    python benchmarks/tables.py run CSV --tables wine heart --seeds 0 1 2
     python benchmarks/tables.py run CSV --rivals
 
 It appends a line per cell as soon as it is known, and skips those that the file has: a run that was stopped goes on.
-A cell is a table's variant, a seed, for federated methods a partition, and a method, with the number of clusters given
+A cell is a table, a seed, for federated methods a partition, and a method, with the number of clusters given
 or found. What fails is a line, too.
 
 With ``--rivals``, kin-graph, its nearest rivals and FedDP-KMeans cluster the same samples at the same clients, three
 seeds: digits and MNIST's tenth as images, wine, breast cancer, and eight sets of the suite. Methods with an epsilon run
 on the images, spread at random. The server of FedDP-KMeans has a random twentieth of the rows, which clients have, too.
 
-    python benchmarks/tables.py run CSV --uci --variants plain --clients 3 --seeds 0 1
+    python benchmarks/tables.py run CSV --uci --clients 3 --seeds 0 1
 
-Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone. With
+Tables and partitions are those of `sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone. With
 ``--uci`` they are those of ``FEDKIN_ARFF``.
 """
 
@@ -41,7 +41,6 @@ from fedkin.data.preparation import prepare
 from fedkin.engines.local import LocalFederation
 from sources import (
     IMAGES,
-    VARIANTS,
     Labels,
     add,
     arff_sources,
@@ -104,7 +103,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("what", choices=["run"])
     parser.add_argument("csv", type=Path)
     parser.add_argument("--tables", nargs="+", default=list(sources()), choices=list(sources()), metavar="TABLE")
-    parser.add_argument("--variants", nargs="+", default=VARIANTS, choices=VARIANTS, metavar="VARIANT")
     parser.add_argument("--clients", nargs="+", type=int, default=[3, 10])
     parser.add_argument("--partitions", nargs="+", default=["random", "skew"], choices=["random", "skew"])
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
@@ -116,12 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.tables = list(arff_sources())
     if options.rivals:
         options.tables = [name for name in options.tables if name in RIVAL_TABLES]
-        options.variants, options.seeds = ["plain"], [seed for seed in options.seeds if seed < 3]
+        options.seeds = [seed for seed in options.seeds if seed < 3]
         options.methods = options.methods or sorted(RIVAL_METHODS)
     run(options)
 
 
-KEYS = ["table", "variant", "seed", "clients", "partition", "method", "k_given"]
+KEYS = ["table", "seed", "clients", "partition", "method", "k_given"]
 """Columns that name a cell; `clients` is 0 and `partition` "together" for a method that sees all rows."""
 
 
@@ -129,8 +127,8 @@ def run(options: argparse.Namespace) -> None:
     """Compute all cells that the file lacks."""
     known = known_cells(options.csv, KEYS)
     places = [(0, TOGETHER), *product(options.clients, options.partitions)]
-    for seed, variant, name in product(options.seeds, options.variants, options.tables):
-        frame, labels = table(name, variant, seed)
+    for seed, name in product(options.seeds, options.tables):
+        frame, labels = table(name, seed)
         classes = len(np.unique(labels[labels >= 0]))
         everything = {**FEDERATED, **RIVALS, **(PRIVATE if name in IMAGES else {})}
         wanted = [key for key in {**everything, **POOLED} if key[0] in (options.methods or [key[0]])]
@@ -140,7 +138,7 @@ def run(options: argparse.Namespace) -> None:
         for clients, how in places:
             of_place: Mapping[tuple[str, bool], Any] = everything if clients else POOLED
             for key in wanted:
-                cell = dict(zip(KEYS, (name, variant, seed, clients, how, *key), strict=True))
+                cell = dict(zip(KEYS, (name, seed, clients, how, *key), strict=True))
                 if key not in of_place or tuple(map(str, cell.values())) in known:
                     continue
                 if how == "skew" and key in PRIVATE and key not in RIVALS:
