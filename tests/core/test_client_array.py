@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedkin.core import Client, FedkinError, client_task
+from fedkin.core import Client, FedkinError, block_task, client_task
 from fedkin.core.client_array import ClientArray
 from fedkin.core.runner import Runner
 from fedkin.data.options import TableOptions
@@ -68,7 +68,7 @@ def test_clients_of_one_array_are_clustered_as_one_at_a_time(name):
     assert array.traffic.received == pytest.approx(single.traffic.received, abs=5), "a pool's numbers have more digits"
     for i in range(len(SIZES)):
         kept, alone = array.clients[i].state, single.clients[i].state
-        assert set(kept) == set(alone)
+        assert alone.keys() - kept.keys() <= {"present", "centroid_rows"}, "which MUFC forgets by, unless in one array"
         for part in kept:
             torch.testing.assert_close(kept[part], alone[part], rtol=1e-4, atol=1e-4)
 
@@ -90,15 +90,14 @@ def test_a_task_without_blocks_does_clients_of_one_array_one_by_one():
     assert [int(array.clients[i].state["seen"]) for i in range(len(SIZES))] == [2, 2, 2, 1, 2, 2, 2]
 
 
-@client_task(holds={"sum": (1,)})
-def in_blocks(client, payload):
-    return summed(client, payload)
-
-
-@in_blocks.on_blocks
 def sums_of_block(block, payload):
     sums = block.x.sum((1, 2))[:, None]
     return {"sum": sums.masked_fill(block.ids[:, None] == 4, torch.nan), "parity": block.ids % 2}
+
+
+@client_task(holds={"sum": (1,)}, block=sums_of_block)
+def in_blocks(client, payload):
+    return summed(client, payload)
 
 
 def test_an_unusable_reply_of_a_block_is_its_client_s_alone():
@@ -110,10 +109,9 @@ def test_an_unusable_reply_of_a_block_is_its_client_s_alone():
     assert array.usable == 6
 
 
-@client_task(of_many=True)
-def count_many(client, payload):
-    ids = torch.tensor([client.id]) if isinstance(client, Client) else client.ids
-    return {"count": torch.where(ids == 4, 1e30, 1.0).sum()[None]}
+@block_task(pools=True)
+def count_many(block, payload):
+    return {"count": torch.where(block.ids == 4, 1e30, 1.0).sum()[None]}
 
 
 def test_of_a_pool_whose_sum_is_too_large_one_client_alone_is_missing():

@@ -79,8 +79,7 @@ ClientFunction = Callable[[Client, Payload], Payload]
 BlockFunction = Callable[[Any, Payload], Mapping[str, Any]]
 """Does a task for all clients of a `fedkin.core.client_array.Block` with the same payload.
 
-It returns the entries of their replies: a `PerClient`, or a tensor ``(clients, ...)``, of which one of one dimension
-holds a plain number of each client; a tuple with a plain value of each; anything else is the same in every reply.
+It returns the entries of their replies, as `fedkin.core.client_array.ArrayReplies` has them.
 """
 
 Fewest = Literal["one", "none", "noise", "extremes", "least", "members", "min_members"]
@@ -124,13 +123,10 @@ class Task:
         how many it takes: "least", "members" or "min_members".
     one_by_one : bool
         Whether the function is one of a single client, so that clients gain nothing from being handed over together.
-    block, pool : list of callable
-        At most one function that does the task for a block of clients at once, see `on_blocks` and `on_pools`.
-    of_many : bool
-        Whether the function also takes a `fedkin.core.client_array.Block` in place of a client, and then returns the
-        sum of its clients' replies: it is the pool's.
-    of_rows : bool
-        Whether the reply of clients together is that of one with the rows of all, so that a pool is done as one.
+    block, pool : callable or None
+        Functions that do the task for a `fedkin.core.client_array.Block` of clients at once. `block` has a reply of
+        each, that of `run` but for rounding; `pool` one reply of all: the sum of theirs, or what their samples together
+        would give, for methods that add replies up, see `fedkin.core.federation.Federation.pools`.
     """
 
     name: str
@@ -144,27 +140,8 @@ class Task:
     sends: str = ""
     fewest: Fewest = "one"
     one_by_one: bool = False
-    block: list[BlockFunction] = field(default_factory=list, compare=False)
-    pool: list[BlockFunction] = field(default_factory=list, compare=False)
-    of_many: bool = False
-    of_rows: bool = False
-
-    def on_blocks(self, run: BlockFunction) -> BlockFunction:
-        """Decorate a function that does the task for a `fedkin.core.client_array.Block` of clients at a time.
-
-        Its replies are those that `run` gives one client at a time, but for rounding.
-        """
-        self.block[:] = [run]
-        return run
-
-    def on_pools(self, run: BlockFunction) -> BlockFunction:
-        """Decorate a function that makes one reply of a `fedkin.core.client_array.Block` of clients.
-
-        It is the sum of theirs, or what their samples together would give, for methods that add replies up, see
-        `fedkin.core.federation.Federation.pools`.
-        """
-        self.pool[:] = [run]
-        return run
+    block: BlockFunction | None = None
+    pool: BlockFunction | None = None
 
     def objection(self, payload: Payload) -> str | None:
         """Return why the task must not be done with a payload, naming the entry; ``None`` if it may."""
@@ -202,20 +179,21 @@ def client_task(run: ClientFunction, /) -> Task: ...
 def client_task(**declared: Any) -> Callable[[ClientFunction], Task]: ...
 
 
-def client_task(run: ClientFunction | None = None, /, **declared: Any) -> Task | Callable[[ClientFunction], Task]:
-    """As `task`, of a function of one client and its payload: many clients do it one after another."""
+def client_task(
+    run: ClientFunction | None = None, /, *, pools: bool = False, **declared: Any
+) -> Task | Callable[[ClientFunction], Task]:
+    """As `task`, of a function of one client and its payload: many clients do it one after another.
+
+    With `pools` the reply of clients together is that of one with the rows of all.
+    """
 
     def registered(run: ClientFunction) -> Task:
         @wraps(run)
         def in_turn(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
             return [run(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
-        task = _registered(in_turn, declared, True)
-        if task.of_many:
-            task.on_pools(run)  # which takes blocks, too
-        if task.of_rows:
-            task.on_pools(lambda block, payload: run(block.as_one(), payload))
-        return task
+        of_rows = {"pool": lambda block, payload: run(block.as_one(), payload)} if pools else {}
+        return _registered(in_turn, {**declared, **of_rows}, True)
 
     return registered if run is None else registered(run)
 

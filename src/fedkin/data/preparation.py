@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
 from fedkin.core.client import MAX_CATEGORIES, Column, Table
-from fedkin.core.client_array import Block, ClientArray
+from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import RefusalError, listing, setting
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import (
@@ -248,7 +248,8 @@ def _is_arrangement(value: Any) -> bool:
     return is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
 
 
-@client_task(takes={"encoding": is_encoding})
+# Clients of one array are encoded whenever they are read.
+@client_task(takes={"encoding": is_encoding}, pool=lambda block, payload: {})
 def encode(client: Client, payload: Payload) -> Payload:
     """Encode the client's data and keep the encoding in its state; a second request does nothing.
 
@@ -261,11 +262,6 @@ def encode(client: Client, payload: Payload) -> Payload:
             raise RefusalError(str(error), error.public) from error
         client.state[STATE] = torch.frombuffer(bytearray(to_bytes(owned(payload["encoding"]))), dtype=torch.uint8)
     return {}
-
-
-@encode.on_pools
-def _encode_block(block: Block, payload: Payload) -> Payload:
-    return {}  # clients of one array are encoded whenever they are read
 
 
 @task(takes={"encoding": _is_arrangement}, accounted=True)

@@ -96,7 +96,7 @@ _ENCODERS: Expected = {
     accounted=True,
     sends="What columns there are, or how large a picture is",
     fewest="none",
-    of_rows=True,
+    pools=True,
 )
 def shapes(client: Client, payload: Payload) -> Payload:
     """Report the shape of a sample, whether the data are prepared already, and names of a table's columns.
@@ -126,7 +126,7 @@ def shapes(client: Client, payload: Payload) -> Payload:
     },
     sends="How many rows, and each column's mean, smallest and largest value, and frequent categories",
     fewest="extremes",
-    of_rows=True,
+    pools=True,
 )  # fmt: skip
 def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel, 0 for categories; of a table also its columns.
@@ -210,7 +210,7 @@ def column_sums(client: Client, payload: Payload) -> Payload:
     takes={**_COLUMNS, "mean": doubles(None), "unit": UNIT},
     holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)},
     sends="How much the values of each column differ, and how often categories occur",
-    of_rows=True,
+    pools=True,
 )
 def squares(client: Client, payload: Payload) -> Payload:
     """Report each column's sum of squared distances from the common mean, in squares of its unit, and frequencies.
@@ -231,7 +231,7 @@ def squares(client: Client, payload: Payload) -> Payload:
     takes={**_COLUMNS, "at": Optional(int64("columns")), "low": doubles(None), "high": doubles(None)},
     holds={"histograms": doubles("columns", BINS, minimum=0)},
     sends="How many rows have values in which range",
-    of_rows=True,
+    pools=True,
 )
 def column_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many values of columns, or those ``at`` positions of an array, lie in each bin of equal width.

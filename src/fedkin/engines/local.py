@@ -131,19 +131,17 @@ class LocalFederation(Federation):
         self.failures = {(int(exchange), int(client)) for exchange, client in failures}
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies[Payload]:
-        if isinstance(self.clients, ClientArray) and task.block and not callable(expected):
-            shared = shared_payload(payloads)
-            if shared is not None:
-                return ArrayExchange(self, task, shared, payloads).ask(expected)
+        is_array = isinstance(self.clients, ClientArray)
+        if is_array and task.block and not callable(expected) and (shared := shared_payload(payloads)) is not None:
+            return ArrayExchange(self, task, shared, payloads).ask(task.block, expected)
         return super().ask(task, payloads, expected)
 
     def pools(
         self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None
     ) -> ReplyStream[list[int]]:
-        shared = shared_payload(payloads) if isinstance(self.clients, ClientArray) and task.pool else None
-        if shared is None:
-            return super().pools(task, payloads, expected)
-        return ReplyStream(partial(ArrayExchange(self, task, shared, payloads).pools, expected))
+        if isinstance(self.clients, ClientArray) and task.pool and (shared := shared_payload(payloads)) is not None:
+            return ReplyStream(partial(ArrayExchange(self, task, shared, payloads).pools, task.pool, expected))
+        return super().pools(task, payloads, expected)
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         clients = sorted(payloads)
@@ -158,12 +156,12 @@ class LocalFederation(Federation):
                 client.rng = derive_generator(self.seed, "client", i, self.exchange)
                 client.noise = client.rng
                 client.secret = partial(self._secret, i)
-            before = [dict(client.state) for client in members]
             spent = -time.thread_time()
             with on(self.device):
                 replies = run_task(task, members, [payloads[i] for i in ids])
             if isinstance(self.clients, ClientArray):
-                self.clients.keep_of(members, before)
+                for client in members:
+                    self.clients.keep_of(client)
             spent += time.thread_time()
             with self._clock:
                 self.seconds += spent
@@ -177,8 +175,6 @@ class LocalFederation(Federation):
             replied += len(ids)
             if self.on_progress:
                 self.on_progress(replied, len(clients))
-        if isinstance(self.clients, ClientArray):
-            self.clients.settle()
 
     def in_order(self, work: Callable[[C], R], chunks: Iterator[C]) -> Iterator[tuple[C, R]]:
         """Yield chunks of clients with what `work` makes of each, in order; few are computed before they are read."""
@@ -281,27 +277,26 @@ class ArrayExchange:
         self.missing |= lost
         self.ids = torch.tensor(sorted(requests.keys() - lost.keys()), dtype=torch.int64)
 
-    def ask(self, expected: Expected | None) -> Replies[Payload]:
+    def ask(self, run: BlockFunction, expected: Expected | None) -> Replies[Payload]:
         """Return the usable replies."""
         _check(self.task, [self.payload])
-        parts = [self._usable(*replied, expected) for replied in self._replied(self.task.block[0])]
-        self._end()
-        return ArrayReplies.join([part for part in parts if len(part)], self.fed.missing)
+        parts = [self._usable(*replied, expected) for replied in self._replied(run)]
+        self.fed.note_missing(self.missing)
+        return ArrayReplies.join(parts, self.fed.missing)
 
-    def pools(self, expected: Wanted | None, missing: dict[int, str]) -> Iterator[tuple[list[int], Payload]]:
+    def pools(
+        self, run: BlockFunction, expected: Wanted | None, missing: dict[int, str]
+    ) -> Iterator[tuple[list[int], Payload]]:
         """Yield the clients of each block with their common reply; put into `missing` who is in none."""
-        for ids, reply in self._replied(self.task.pool[0]):
-            if not len(ids):
-                continue
-            clients = ids.tolist()
-            size = payload_bytes(reply)
+        for ids, reply in self._replied(run):
+            clients, size = ids.tolist(), payload_bytes(reply)
             self._count(size * len(clients), size)
             if (fault := self.task.refusal(reply, expected(clients[0]) if callable(expected) else expected)) is None:
                 self._take(clients)
                 yield clients, reply
             else:
                 self.missing |= dict.fromkeys(clients, fault if len(clients) == 1 else Failure("unsummed", fault))
-        self._end()
+        self.fed.note_missing(self.missing)
         missing.update(self.missing)
 
     def _count(self, size: int, largest: int) -> None:
@@ -315,16 +310,12 @@ class ArrayExchange:
         for client in clients:
             del self.missing[client]
 
-    def _end(self) -> None:
-        self.clients.settle()
-        self.fed.note_missing(self.missing)
-
     def _replied(self, run: BlockFunction) -> Iterator[tuple[Tensor, dict[str, Any]]]:
-        """Yield the clients of each block, in any order of these, and the entries of their replies."""
+        """Yield the clients of each block that reply, and the entries of their replies."""
 
         def work(block: Block) -> tuple[dict[str, Any], float]:
             began = time.thread_time()
-            block.x = block.by_client(self.clients.encode(block.rows))
+            block.rows = self.clients.encode(block.rows)
             entries = dict(run(block, self.payload))
             return entries, time.thread_time() - began
 
@@ -338,14 +329,12 @@ class ArrayExchange:
             if self.fed.on_progress:
                 self.fed.on_progress(replied, len(self.ids))
             self.missing |= dict.fromkeys(block.ids[block.declined].tolist(), _DECLINED)
-            yield block.ids[~block.declined], entries
+            if not block.declined.all():
+                yield block.ids[~block.declined], entries
 
     def _usable(self, ids: Tensor, entries: dict[str, Any], expected: Expected | None) -> ArrayReplies:
         """Count and check the replies of a block; return the usable ones."""
-        entries = {name: PerClient(part) if isinstance(part, Tensor) else part for name, part in entries.items()}
         replies = ArrayReplies(ids, entries)
-        if not len(ids):
-            return replies
         lengths = [part.sizes for part in entries.values() if isinstance(part, PerClient)]
         longest = int(torch.stack(lengths).sum(0).argmax()) if lengths else 0
         self._count(_bytes_of(entries, len(ids)), payload_bytes(single(entries, longest)))
@@ -360,9 +349,10 @@ class ArrayExchange:
 
 def _is_small(entry: Any) -> bool:
     """Return whether an entry needs no closer look: its numbers are finite, and none is near a bound of replies."""
-    if not isinstance(entry, PerClient) or not entry.values.is_floating_point() or not entry.values.numel():
+    values = entry.values if isinstance(entry, PerClient) else entry
+    if not isinstance(values, Tensor) or not values.is_floating_point() or not values.numel():
         return True
-    lowest, highest = extremes(entry.values)
+    lowest, highest = extremes(values)
     return lowest >= -1e10 and highest <= 1e10  # the least bound of `fedkin.core.replies`; beyond, each is looked at
 
 
@@ -370,12 +360,9 @@ def _bytes_of(entries: Mapping[str, Any], clients: int) -> int:
     """Return the size of all replies when sent, as `payload_bytes` counts them."""
     total = payload_bytes(single(entries, 0)) * clients
     for entry in entries.values():
-        if isinstance(entry, PerClient) and not entry.are_numbers:
+        if isinstance(entry, PerClient):
             total += entry.values.nbytes - clients * entry[0].nbytes
-        elif isinstance(entry, PerClient):  # as texts, of which each is made once
-            numbers, counts = (part.tolist() for part in entry.values.unique(return_counts=True))
-            digits = sum(len(str(number)) * count for number, count in zip(numbers, counts, strict=True))
-            total += digits - clients * len(str(entry.values[0].item()))
-        elif isinstance(entry, tuple):
-            total += sum(map(len, map(json.dumps, entry))) - clients * len(json.dumps(entry[0]))
+        elif isinstance(entry, tuple) or (isinstance(entry, Tensor) and entry.ndim == 1):
+            texts = map(json.dumps, entry if isinstance(entry, tuple) else entry.tolist())
+            total += sum(map(len, texts)) - clients * len(json.dumps(single({"": entry}, 0)[""]))
     return total

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import LASTING, Client
-from fedkin.core.client_array import Block, PerClient
+from fedkin.core.client_array import Block
 from fedkin.core.federation import Federation
 from fedkin.core.files import FileError, file_lock, read_json, write_secret
 from fedkin.core.seeds import ClientNoise, noise_for
@@ -107,17 +107,12 @@ def released_of_block(
         noisy = released(block.client, [part[0] for part in exact], sensitivity, payload)
         block.declined[:] = noisy is None
         return [part[None] for part in noisy or exact]
-    rngs = block.rngs()
-    ids, array = block.ids.tolist(), block.array
-    clients = [Client(i, x, state=array.state_of(i)) for i, x in zip(ids, block.x, strict=True)]
-    names = [noise_for(rng, [])[1] for rng in rngs]
-    sends = torch.tensor([charged(*each, sensitivity, payload) for each in zip(clients, names, strict=True)])
-    block.declined = ~sends
-    places = sends.nonzero()[:, 0]
-    for name in (NAMES, SPENT, BUDGET) if len(places) else ():
-        block.keep(name, PerClient.of([clients[place].state[name] for place in places.tolist()]), places)
-    noise = ClientNoise([rng for rng, may in zip(rngs, sends.tolist(), strict=True) if may])
-    return add_noise([part[sends] for part in exact], sensitivity, payload["deviation"], noise)
+    rngs = []
+    for place, client in enumerate(block.clients()):
+        block.declined[place] = not charged(client, noise_for(client.noise, [])[1], sensitivity, payload)
+        rngs += [] if block.declined[place] else [client.rng]
+        block.array.keep_of(client)
+    return add_noise([part[~block.declined] for part in exact], sensitivity, payload["deviation"], ClientNoise(rngs))
 
 
 def charged(client: Client, name: bytes, sensitivity: float, payload: Mapping[str, Any]) -> bool:

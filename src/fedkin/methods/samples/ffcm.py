@@ -180,7 +180,7 @@ def move_centres(block: Block, payload: Payload) -> Payload:
             indices = support.topk(count).indices.sort().values
         start = centroids[indices]
     else:
-        rows = kmeans_plusplus_rows(points, count, [draw_seed(rng) for rng in block.rngs_in_turn()])
+        rows = kmeans_plusplus_rows(points, count, [draw_seed(rng) for rng in block.rngs()])
         start = points.gather(1, rows[..., None].expand(-1, -1, points.shape[2]))
         valid = ~repeats(start)
         indices = valid.cumsum(1) - 1

@@ -100,7 +100,7 @@ class KFedMethod(CentroidMethod):
 def cluster_locally(block: Block, payload: Payload) -> Payload:
     """Send centres and sizes of a client's local clusters; the client keeps the local cluster of each sample."""
     points = features_of(block, payload["features"])
-    local = awasthi_sheffet_of_sets(points, payload["local_clusters"], block.rngs_in_turn())
+    local = awasthi_sheffet_of_sets(points, payload["local_clusters"], block.rngs())
     block.keep("local_clusters", local.packed_labels)
     filled = local.sizes > 0
     return {"centres": PerClient.where(local.centres, filled), "sizes": PerClient.where(local.sizes, filled)}

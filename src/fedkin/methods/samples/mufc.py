@@ -47,7 +47,7 @@ _POINTS: Expected = {"centres": reals("points", None), "sizes": int64("points"),
 @block_task(takes=_HOW, holds=_POINTS, sends="Groups of rows: their size, and one of their rows, rounded")
 def draw_centroids(block: Block, payload: Payload) -> Payload:
     """Send rounded ``centres`` ``(m, width)`` and their clusters' ``sizes``; the client keeps the centres' rows."""
-    return _drawn(block, payload, torch.ones(block.x.shape[:2], dtype=torch.uint8), [], draws=True)
+    return _drawn(block, payload, torch.ones(len(block), block.size, dtype=torch.uint8), [], draws=True)
 
 
 @client_task(
@@ -73,7 +73,8 @@ def forget(client: Client, payload: Payload) -> Payload:
     return single(_drawn(Block.of(client), payload, present[None], kept, draws=bool(removed)), 0)
 
 
-@client_task(takes={"result": CENTROIDS})
+# Clients of one array forget nothing.
+@client_task(takes={"result": CENTROIDS}, block=assign_to_centroids.block)
 def assign_remaining(client: Client, payload: Payload) -> Payload:
     """Assign every remaining sample to its nearest centroid; clusters stay at the client."""
     assign_to_centroids.run([client], [payload])
@@ -81,9 +82,6 @@ def assign_remaining(client: Client, payload: Payload) -> Payload:
         forgotten = client.state[_PRESENT] == 0
         client.state["clusters"][forgotten], client.state["confidence"][forgotten] = FORGOTTEN, 0.0
     return {}
-
-
-assign_remaining.on_blocks(assign_to_centroids.block[0])  # clients of one array forget nothing
 
 
 @dataclass(frozen=True)
@@ -179,8 +177,8 @@ def _drawn(block: Block, payload: Payload, present: Tensor, kept: Sequence[int],
     if draws:
         rows = drawn_rows(points, present.bool(), payload["local_clusters"], block.rngs(), kept)
     drawn = rows >= 0
-    block.keep(_PRESENT, present)
-    block.keep(_ROWS, PerClient.where(rows, drawn))
+    if block.client is not None:  # those of one array forget nothing
+        block.client.state |= {_PRESENT: present[0], _ROWS: rows[drawn]}
     centres = points.gather(1, rows.clamp_min(0)[..., None].expand(-1, -1, points.shape[2]))
     distances = pairwise_distances(points, centres) + torch.where(drawn, 0.0, torch.inf)[:, None]
     sizes = torch.zeros(rows.shape, dtype=torch.int64)

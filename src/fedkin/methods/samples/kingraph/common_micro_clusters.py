@@ -27,7 +27,7 @@ from fedkin.clustering.micro_clusters import (
 )
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
+from fedkin.core import Federation, FedkinError, Payload, Record, block_task
 from fedkin.core.client_array import Block
 from fedkin.core.replies import doubles, int64, is_count, positive, reals
 from fedkin.core.seeds import draw_seed
@@ -41,7 +41,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     client_features,
     client_points,
     leading_components,
-    samples_of,
 )
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, UNITS, of_digits, to_digits
 from fedkin.secure_aggregation.sums import ClientSums, direct_failures
@@ -61,15 +60,15 @@ _MAX_CENTRES = 3_000
 """Maximum number of common micro-clusters."""
 
 
-@client_task(
+@block_task(
     takes={"space": SPACE},
     holds={"count": int64(1), "total": doubles(len(_UNITS), "width"), "squares": doubles(len(_UNITS), 1)},
     sends="How many rows, and the mean and spread of each column",
-    of_many=True,
+    pools=True,
 )
-def send_feature_sums(client: Client | Block, payload: Payload) -> Payload:
+def send_feature_sums(block: Block, payload: Payload) -> Payload:
     """Send count, sum and sum of squares of a client's features, the last two as fixed-point digits."""
-    features = _features(client, payload)
+    features = _features(block, payload)
     squares = sum(batch.double().square().sum() for batch in features.split(_BATCH))
     return {
         "count": torch.tensor([len(features)]),
@@ -78,69 +77,69 @@ def send_feature_sums(client: Client | Block, payload: Payload) -> Payload:
     }
 
 
-@client_task(
+@block_task(
     takes={"space": SPACE, "scale": positive},
     holds={"scatter": doubles(None)},
     sends="How much values differ, and which columns rise and fall together",
-    of_many=True,
+    pools=True,
 )
-def send_feature_scatter(client: Client | Block, payload: Payload) -> Payload:
+def send_feature_scatter(block: Block, payload: Payload) -> Payload:
     """Send the lower triangle of a client's scaled outer products of features about the common mean."""
     mean, scale = payload["space"]["mean"], payload["scale"]
     scatter = torch.zeros(len(mean), len(mean), dtype=torch.float64)
-    for batch in _features(client, payload).split(_BATCH):
+    for batch in _features(block, payload).split(_BATCH):
         centred = (batch - mean) / scale
         scatter += centred.T @ centred
     return {"scatter": lower_triangle(scatter)}
 
 
-@client_task(
+@block_task(
     takes={"space": SPACE, "seed": is_count},
     holds={"samples": int64(1), "scatter": doubles("components", "components")},
     sends="How much rows that are alike differ, column by column",
-    of_many=True,
+    pools=True,
 )
-def send_neighbour_scatter(client: Client | Block, payload: Payload) -> Payload:
+def send_neighbour_scatter(block: Block, payload: Payload) -> Payload:
     """Send the scatter between neighbours times the number of samples, and that number; zeros for too few.
 
     Samples are drawn by the payload's seed: the client's generator depends on how many exchanges a sum takes.
     """
     width = payload["space"]["directions"].shape[1]
-    if samples_of(client) < max(client.min_members, fewest_samples(width)):
+    if block.size < max(block.min_members, fewest_samples(width)):
         zeros = torch.zeros(width, width, dtype=torch.float64)
         return {"samples": torch.zeros(1, dtype=torch.int64), "scatter": zeros}
-    points, rng = client_points(client, payload["space"]), torch.Generator()
-    if isinstance(client, Block):
-        rngs = (rng.manual_seed(payload["seed"]) for _ in client.seeds)
-        scatter = local_scatter_of_sets(client.by_client(points), rngs)
+    points, rng = client_points(block, payload["space"]), torch.Generator()
+    if block.client is None:
+        rngs = (rng.manual_seed(payload["seed"]) for _ in block.seeds)
+        scatter = local_scatter_of_sets(block.by_client(points), rngs)
     else:
         scatter = local_scatter(points, rng.manual_seed(payload["seed"]))
     return {"samples": torch.tensor([len(points)]), "scatter": len(points) * scatter}
 
 
-@client_task(
+@block_task(
     takes={"space": SPACE, "centres": reals("centres", "components")},
     holds={"counts": int64("centres")},
     sends="How many rows are in each of some small groups",
-    of_many=True,
+    pools=True,
 )
-def send_counts(client: Client | Block, payload: Payload) -> Payload:
+def send_counts(block: Block, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre."""
-    return {"counts": _assigned(client, payload)[1].bincount(minlength=len(payload["centres"]))}
+    return {"counts": _assigned(block, payload)[1].bincount(minlength=len(payload["centres"]))}
 
 
-@client_task(
+@block_task(
     takes={"space": SPACE, "centres": reals("centres", "components"), "full": int64("full")},
     holds={"counts": int64("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
     sends="Small groups of rows that are alike: their middle, size and spread",
-    of_many=True,
+    pools=True,
 )
-def send_cell_moments(client: Client | Block, payload: Payload) -> Payload:
+def send_cell_moments(block: Block, payload: Payload) -> Payload:
     """Send by nearest centre the number of samples and the sum of their offsets, and the scatter about full centres."""
     centres, full = payload["centres"], payload["full"]
     if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
         raise FedkinError(f"The payload names a centre that is not among 0 to {len(centres) - 1}.", public=True)
-    points, labels = _assigned(client, payload)
+    points, labels = _assigned(block, payload)
     offsets = (points - centres[labels]).double()
     place = torch.full((len(centres),), -1)
     place[full] = torch.arange(len(full))
@@ -314,21 +313,21 @@ def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor) ->
     return CellMoments(counts[filled], means[filled], deviations[filled], known[filled])
 
 
-def _features(client: Client | Block, payload: Payload) -> Tensor:
+def _features(block: Block, payload: Payload) -> Tensor:
     """Return a client's features; none of a client with fewer samples than its own minimum."""
-    features = client_features(client, payload["space"])
-    return features if samples_of(client) >= client.min_members else features[:0]
+    features = client_features(block, payload["space"])
+    return features if block.size >= block.min_members else features[:0]
 
 
-def _assigned(client: Client | Block, payload: Payload) -> tuple[Tensor, Tensor]:
+def _assigned(block: Block, payload: Payload) -> tuple[Tensor, Tensor]:
     """Return a client's points and the centre that each is nearest to.
 
     Points of a centre that has fewer of them than the client's own minimum are left out, as its part may be seen alone.
     """
-    points = client_points(client, payload["space"])
+    points = client_points(block, payload["space"])
     labels = nearest_centroids(points, payload["centres"])
-    if client.min_members > 1:
-        cells = torch.arange(len(points)) // samples_of(client) * len(payload["centres"]) + labels  # by client
-        kept = cells.bincount()[cells] >= client.min_members
+    if block.min_members > 1:
+        cells = torch.arange(len(points)) // block.size * len(payload["centres"]) + labels  # by client
+        kept = cells.bincount()[cells] >= block.min_members
         points, labels = points[kept], labels[kept]
     return points, labels

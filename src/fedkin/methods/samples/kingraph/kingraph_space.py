@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.clustering.graph.cut import FEW_DIMENSIONS, Discrete
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
-from fedkin.core import Client, Federation, FedkinError, Payload, State, client_task
+from fedkin.core import Client, Federation, FedkinError, Payload, State, block_task, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.replies import (
     MAX_COUNT,
@@ -182,28 +182,20 @@ def send_columns(client: Client, payload: Payload) -> Payload:
     return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client), "flat": are_flat_images(client.x)}
 
 
-@client_task(
+@block_task(
     takes={},
     holds={**_COLUMNS, "samples": is_count},
     sends="What columns there are, or how large a picture is, and how many rows",
     fewest="none",
 )
-def describe_columns(client: Client, payload: Payload) -> Payload:
+def describe_columns(block: Block, payload: Payload) -> Payload:
     """Send the shape of a sample, discrete columns, whether rows look like images, and the number of samples."""
-    shape, blocks, flat = list(client.x.shape[1:]), blocks_of(client), are_flat_images(client.x)
-    return {"shape": shape, "blocks": blocks, "flat": flat, "samples": len(client)}
-
-
-@describe_columns.on_blocks
-def _describe_block(block: Block, payload: Payload) -> Payload:
-    samples = torch.full((len(block),), block.x.shape[1])
-    shape = list(block.x.shape[2:])
+    blocks = blocks_of_sets(block.x) if block.client is None else blocks_of(block.client)[None]
+    samples = torch.full((len(block),), block.size)
     return {
-        "shape": shape,
-        "blocks": blocks_of_sets(block.x),
-        "flat": tuple(flat_images_of_sets(block.x)),
+        "shape": list(block.x.shape[2:]), "blocks": blocks, "flat": tuple(flat_images_of_sets(block.x)),
         "samples": samples,
-    }
+    }  # fmt: skip
 
 
 class Described(NamedTuple):
@@ -246,15 +238,12 @@ def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     return rows
 
 
-def samples_of(client: Client | Block) -> int:
-    """Return the number of samples of a client, or of each of a block."""
-    return len(client) if isinstance(client, Client) else client.x.shape[1]
-
-
 def client_features(client: Client | Block, space: Mapping[str, Any]) -> Tensor:
     """Return `features_of` a client's samples, kept between its tasks, or those of a block, which are not."""
     if isinstance(client, Block):
-        return features_of(space, client.rows)
+        if client.client is None:
+            return features_of(space, client.rows)
+        client = client.client
     if space["features"] == "raw" and space["projection"] is None and space["bound"] is None:
         return client.x.flatten(1)
     how = (space["features"], space["projection"], space["bound"])
@@ -313,7 +302,7 @@ def _are_counts(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-@client_task(
+@block_task(
     takes={
         "clusters": Optional(int64(None)), "confidence": Optional(reals(None)),
         "result": Optional(
@@ -325,7 +314,7 @@ def _are_counts(value: Any) -> bool:
     },
     accounted=True,
 )  # fmt: skip
-def receive_clusters(client: Client, payload: Payload) -> Payload:
+def receive_clusters(block: Block, payload: Payload) -> Payload:
     """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them."""
     if "result" in payload:
         result = payload["result"]
@@ -333,33 +322,18 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
             raise FedkinError(
                 f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes.", public=True
             )
-        points = client_points(client, result["space"])
+        points = client_points(block, result["space"])
         votes = nearest_nodes(result["centroids"], points)
-        client.state["clusters"] = counted(votes, result)
-        client.state["confidence"] = node_margins(result, points, client.state["clusters"])
-        client.state["nearest_nodes"], client.state["squared_distances"] = votes.nodes.int(), votes.squares
-    else:
-        for name in ("clusters", "confidence"):
-            client.state[name] = payload[name][client.state["micro_clusters"]]
-    drop(client.x)
-    return {}
-
-
-@receive_clusters.on_blocks
-def _receive_block(block: Block, payload: Payload) -> Payload:
-    if "result" in payload:
-        result = payload["result"]
-        points = block.by_client(points_of(result["space"], block.rows))
-        votes = nearest_nodes(result["centroids"], points.flatten(0, 1))
         clusters = counted(votes, result)
-        values = {"clusters": clusters, "confidence": node_margins(result, points.flatten(0, 1), clusters)}
+        values = {"clusters": clusters, "confidence": node_margins(result, points, clusters)}
         values |= {"nearest_nodes": votes.nodes.int(), "squared_distances": votes.squares}
         values = {name: block.by_client(part) for name, part in values.items()}
     else:
-        micro_clusters = block.state("micro_clusters").values
+        micro_clusters = block.state("micro_clusters")
         values = {name: payload[name][micro_clusters] for name in ("clusters", "confidence")}
     for name, part in values.items():
         block.keep(name, part)
+    drop(block.rows)
     return {}
 
 

@@ -9,7 +9,7 @@ import torch
 
 from fedkin.clustering.micro_clusters import merged_nodes, summarise
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, block_task, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.replies import MANY, Expected, counts_to, doubles, int64, is_count, reals, within
 from fedkin.features.pca import FeatureMoments, moments
@@ -22,7 +22,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     client_features,
     client_points,
     leading_components,
-    samples_of,
 )
 
 _DIFFERENCES_ATTEMPTS = 6
@@ -34,37 +33,37 @@ KEPT_OF_FORGOTTEN = (
 )
 
 
-@client_task(
+@block_task(
     takes={"space": SPACE, "least": counts_to(MANY, 0)},
     holds={"count": within(1), "total": doubles("width"), "scatter": reals(None)},
     may_be_empty=True,
     sends="How much values differ, and which columns rise and fall together",
     fewest="least",
-    of_many=True,
+    pools=True,
 )
-def send_moments(client: Client | Block, payload: Payload) -> Payload:
+def send_moments(block: Block, payload: Payload) -> Payload:
     """Send count, sum and outer products of a client's features; nothing for too few samples."""
-    enough = samples_of(client) >= max(payload["least"], client.min_members)
-    return moments(client_features(client, payload["space"])).payload() if enough else {}
+    enough = block.size >= max(payload["least"], block.min_members)
+    return moments(client_features(block, payload["space"])).payload() if enough else {}
 
 
-@client_task(
+@block_task(
     takes={"space": SPACE, "least": counts_to(MANY, 0)},
     holds={"scatter": doubles("width", "width"), "samples": is_count},
     may_be_empty=True,
     sends="How much rows that are alike differ, column by column",
     fewest="least",
-    of_many=True,
+    pools=True,
 )
-def send_differences(client: Client | Block, payload: Payload) -> Payload:
+def send_differences(block: Block, payload: Payload) -> Payload:
     """Send the scatter between neighbouring samples, and the number of samples; nothing for too few."""
     width = payload["space"]["directions"].shape[1]
-    if samples_of(client) < max(payload["least"], client.min_members, fewest_samples(width)):
+    if block.size < max(payload["least"], block.min_members, fewest_samples(width)):
         return {}
-    points = client_points(client, payload["space"])
-    if isinstance(client, Block):
-        return {"scatter": local_scatter_of_sets(client.by_client(points), client.rngs()), "samples": len(points)}
-    return {"scatter": local_scatter(points, client.rng), "samples": len(points)}
+    points = client_points(block, payload["space"])
+    if block.client is None:
+        return {"scatter": local_scatter_of_sets(block.by_client(points), block.rngs()), "samples": len(points)}
+    return {"scatter": local_scatter(points, block.client.rng), "samples": len(points)}
 
 
 @client_task(
