@@ -224,6 +224,23 @@ def test_sites_with_other_weights_or_preprocessing_are_refused(exported: str, tm
         prepared(f"{exported}?mean=0.5&std=0.5")
 
 
+def test_a_repository_of_the_hub_is_of_the_library_that_its_configuration_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    for name, text in (("pictures", '{"architecture": "vit"}'), ("letters", '{"architectures": ["BertModel"]}')):
+        folder = tmp_path / f"models--some--{name}"
+        (folder / "refs").mkdir(parents=True)
+        (folder / "refs" / "main").write_text("0" * 40)
+        (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
+        (folder / "snapshots" / ("0" * 40) / "config.json").write_text(text)
+    pictures, letters = Encoder("hf:some/pictures?size=96"), Encoder("hf:some/letters")
+    kinds = ("images", "texts", "series")
+    assert [[encoder.takes(kind) for kind in kinds] for encoder in (pictures, letters)] == [[1, 0, 0], [0, 1, 0]]
+    with pytest.raises(FedkinError, match="'hf:some/other' cannot be loaded"):
+        Encoder("hf:some/other").takes("images")
+
+
 def test_wide_embeddings_are_projected_to_little_traffic() -> None:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(3, 1280))

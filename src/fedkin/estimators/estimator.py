@@ -77,8 +77,9 @@ class EstimatorOptions:
     Attributes
     ----------
     encode : str, callable or None
-        What turns images, texts and series into numbers: "rocket" for series, "timm:NAME", "onnx:FILE", "torch:FILE" or
-        "sentence-transformers:NAME"; or a function or module. By default `features`, where these are one.
+        What turns images, texts and series into numbers: "rocket" for series, "timm:NAME", "hf:OWNER/NAME",
+        "onnx:FILE", "torch:FILE" or "sentence-transformers:NAME"; or a function or module. By default `features`, where
+        these are one.
     random_state : int, RandomState or None
         Seed; the same number gives the same result, here and as ``--seed`` of the command line.
     device : str or torch.device

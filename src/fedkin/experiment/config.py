@@ -78,7 +78,8 @@ class _Columns(BaseModel):
     ----------
     encode : str or None
         What turns images, texts and series into numbers where they are read: "rocket" for series, "timm:NAME",
-        "sentence-transformers:NAME", "onnx:FILE" or "torch:FILE"; by default the method's `features`, if they are one.
+        "sentence-transformers:NAME", "hf:OWNER/NAME", "onnx:FILE" or "torch:FILE"; by default the method's `features`,
+        if they are one.
     """
 
     model_config = STRICT

@@ -1,15 +1,17 @@
 """Encoders: pretrained networks, and random convolutions of series, that turn samples into embeddings.
 
-An encoder is named by a spec: ``"rocket"``, ``"timm:NAME"``, ``"sentence-transformers:NAME"``, ``"onnx:FILE"`` or
-``"torch:FILE"``; or it is a function or a module. It runs once, where samples are read, so that methods see embeddings
-alone, under the name ``"embedded"``: rows of length 1, which clusters compare by cosine, and whose columns are not
-scaled. Images are brought to a network's size, the shorter side first, and standardised by the mean and deviation of
-ImageNet, unless the spec says otherwise, as ``"torch:FILE?size=128&mean=0.5&std=0.5"`` does.
+An encoder is named by a spec: ``"rocket"``, ``"timm:NAME"``, ``"sentence-transformers:NAME"``, ``"hf:OWNER/NAME"`` for
+either of Hugging Face's hub, ``"onnx:FILE"`` or ``"torch:FILE"``; or it is a function or a module. It runs once, where
+samples are read, so that methods see embeddings alone, under the name ``"embedded"``: rows of length 1, which clusters
+compare by cosine, and whose columns are not scaled. Images are brought to a network's size, the shorter side first,
+and standardised by the mean and deviation of ImageNet, unless the spec says otherwise, as
+``"torch:FILE?size=128&mean=0.5&std=0.5"`` does.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,9 +57,10 @@ class Encoder:
             return bool(getattr(self.source, "takes", usual) == kind)
         if self.source == ROCKET:
             return kind == "series"
-        if self.source.startswith(TEXTS):
+        library = _parts(self.source)[0]
+        if library == TEXTS[:-1]:
             return kind == "texts"
-        return kind == "images" or (kind == "series" and not self.source.startswith("timm:"))
+        return kind == "images" or (kind == "series" and library != "timm")
 
     def fingerprint(self) -> str:
         if not isinstance(self.source, str):
@@ -191,10 +194,25 @@ def _network(spec: str) -> Network:
 
 
 def _parts(spec: str) -> tuple[str, str, dict[str, str]]:
-    """Return the kind, the name or file, and the options of a spec."""
+    """Return the kind, the name or file, and the options of a spec; of a repository the library that loads it."""
     rest, _, query = spec.partition("?")
     kind, _, name = rest.partition(":")
+    if kind == "hf":
+        kind, name = ("timm", f"hf-hub:{name}") if _is_of_timm(name) else (TEXTS[:-1], name)
     return kind, name, dict(parse_qsl(query))
+
+
+@lru_cache
+def _is_of_timm(repository: str) -> bool:
+    """Return whether a repository of the hub is a network of timm; any other is taken for one of texts."""
+    from huggingface_hub import hf_hub_download
+
+    announce_download(repository)  # which looks whether the file below is here
+    try:
+        configuration = json.loads(Path(hf_hub_download(repository, "config.json")).read_bytes())
+    except Exception as error:  # of the network, the hub or a wrong name
+        raise FedkinError(f"Features 'hf:{repository}' cannot be loaded: {in_short(error)}.") from error
+    return "architecture" in configuration  # transformers has "architectures"
 
 
 def announce_download(repository: str) -> None:

@@ -17,7 +17,7 @@ from fedkin.features.gradients import MIN_SIDE, flat_gradients, gradients
 
 ROCKET, EMBEDDED = "rocket", "embedded"
 TEXTS = "sentence-transformers:"
-PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
+PREFIXES = ("timm:", "hf:", "onnx:", "torch:", TEXTS)
 """Specs of encoders, see `fedkin.features.encoders`, and the name of features that one has made before."""
 Extractor = Callable[[Tensor], Any]
 """Maps samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``, each sample to a row of its own."""
