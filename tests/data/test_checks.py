@@ -12,9 +12,9 @@ import fedkin
 from fedkin.core import FedkinError
 from fedkin.core.client import Column
 from fedkin.data.checks import check_arrays, check_cells, check_columns
+from fedkin.data.columns import moments_of
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
-from fedkin.data.statistics import moments_of
 from fedkin.data.tables import frame_to_table
 from prepared_tables import category, federation, number, table
 

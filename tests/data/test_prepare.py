@@ -13,6 +13,7 @@ import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.core.client import Column, Table
 from fedkin.core.payload import pack, unpack
+from fedkin.data.columns import moments, table_columns
 from fedkin.data.encoding import from_neighbours
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import (
@@ -24,7 +25,6 @@ from fedkin.data.preparation import (
     restore_preparation,
 )
 from fedkin.data.scenarios import Arrivals, Labelled
-from fedkin.data.statistics import moments, table_columns
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import fedkin
 from fedkin.core import Client, FedkinError
+from fedkin.data.columns import ColumnSums, column_histograms, moments
 from fedkin.data.encoding import Encoding, fit_encoding
 from fedkin.data.inputs import ClientFiles
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import Preparation, encode, prepare, restore_preparation
-from fedkin.data.statistics import ColumnSums, column_histograms, moments
 from fedkin.engines.local import LocalFederation
 
 

@@ -10,10 +10,10 @@ import torch
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
+from fedkin.data.columns import moments
 from fedkin.data.encoding import Encoding
 from fedkin.data.preparation import Preparation, restore_preparation
 from fedkin.data.sources import load
-from fedkin.data.statistics import moments
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
 from fedkin.engines.flower_engine.grid import Roster

@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 
 from fedkin.core import Client, FedkinError
+from fedkin.data.columns import shapes, table_columns
 from fedkin.data.encoding import Encoding
 from fedkin.data.preparation import encode
-from fedkin.data.statistics import shapes, table_columns
 from fedkin.deploy.app_folder import make_key
 from fedkin.deploy.site_app import read_site
 from fedkin.engines.site import Request, Site

@@ -9,7 +9,7 @@ import pytest
 from fedkin.core import FedkinError, Task
 from fedkin.core.errors import RefusalError
 from fedkin.core.tasks import known_task, trusted_packages
-from fedkin.data.statistics import moments, shapes, table_columns
+from fedkin.data.columns import moments, shapes, table_columns
 from fedkin.deploy.site_app import checked, client_app, read_site
 from fedkin.engines.flower_engine.grid import Roster
 from fedkin.engines.site import Request, Site

@@ -19,11 +19,10 @@ from fedkin.core.client import Column, Kind, Table
 from fedkin.core.errors import RefusalError
 from fedkin.core.replies import failure_of
 from fedkin.core.tasks import _TASKS
+from fedkin.data.columns import Schema, column_sums, columns_of, moments, shapes, table_columns
 from fedkin.data.encoding import Encoding, Mode
 from fedkin.data.preparation import arrange_columns, encode, restore_preparation
 from fedkin.data.profile import cluster_cells
-from fedkin.data.schema import Schema, columns_of
-from fedkin.data.statistics import column_sums, moments, shapes, table_columns
 from fedkin.engines.site import Request, Site
 from fedkin.privacy.budget import Account
 from fuzzing import CASES, damaged_bytes, damaged_tree, fuzzed

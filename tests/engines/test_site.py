@@ -15,8 +15,8 @@ from fedkin.core.files import FileError
 from fedkin.core.replies import is_number
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import _TASKS, known_task, trusted_packages
+from fedkin.data.columns import shapes
 from fedkin.data.preparation import arrange_columns
-from fedkin.data.statistics import shapes
 from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
@@ -194,13 +194,13 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
 
 
 def test_only_tasks_of_named_packages_run() -> None:
-    assert known_task("fedkin.data.statistics.moments").name.endswith("moments")
+    assert known_task("fedkin.data.columns.moments").name.endswith("moments")
     with (
         trusted_packages(["fedkin"]),
         pytest.raises(FedkinError, match=r"'os.path' is not from fedkin, so this client does not run it"),
     ):
         known_task("os.path.join")
-    for name in ("fedkin.data.statistics.sums", "fedkin.nothing.there", "nothing"):
+    for name in ("fedkin.data.columns.sums", "fedkin.nothing.there", "nothing"):
         with pytest.raises(FedkinError, match="is not known here; client and server need the same version"):
             known_task(name)
 

@@ -14,7 +14,7 @@ import killing
 from fedkin.core import FedkinError, Payload, Task
 from fedkin.core.files import write_atomically
 from fedkin.core.payload import load_tree
-from fedkin.data.statistics import moments
+from fedkin.data.columns import moments
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.run import resume
 from toy import Blobs, Toy

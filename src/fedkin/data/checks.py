@@ -28,8 +28,8 @@ from torch import Tensor
 
 from fedkin.core.client import MEASURED, Column, Kind, Table
 from fedkin.core.errors import listing, setting
+from fedkin.data.columns import ColumnReport, quoted
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.schema import ColumnReport, quoted
 
 _FAR = 4.0
 """Standard deviations, within clients, between means of what is in another unit: measured, see above."""
@@ -110,7 +110,7 @@ def check_columns(
     """Return findings on columns that clients have agreed on, but for those that were `left_out` since.
 
     `reports` are those of each client, by name, of its columns. Without secure sums `moments` are by client those of
-    `fedkin.data.statistics.moments_of`, and `counts` the frequencies of each column's categories.
+    `fedkin.data.columns.moments_of`, and `counts` the frequencies of each column's categories.
     """
     measured = {client: part.T.tolist() for client, part in (moments or {}).items()}
     alike: dict[str, list[str]] = {}  # columns of which the same is to be said

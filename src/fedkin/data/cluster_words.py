@@ -23,9 +23,9 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.replies import Expected, ListOf, counts_to, int64, is_text, uint8
+from fedkin.data.columns import smallest_group
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content
-from fedkin.data.statistics import smallest_group
 from fedkin.secure_aggregation.client_tasks import GROUP, TAG, keys_of, secret_of
 from fedkin.secure_aggregation.masks import agreed, channel_key, octets_of, rows_of
 from fedkin.secure_aggregation.masks import content as bytes_of

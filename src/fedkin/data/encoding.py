@@ -26,9 +26,19 @@ from fedkin.core import Federation
 from fedkin.core.client import MAX_CATEGORIES, MEASURED, Column, Table
 from fedkin.core.errors import FedkinError, listing, mid_sentence, option
 from fedkin.core.replies import MAX_NUMBER
+from fedkin.data.columns import (
+    BINS,
+    Ask,
+    ColumnSums,
+    Schema,
+    aligned,
+    columns_of,
+    histograms_of,
+    plain,
+    quantile,
+    quoted,
+)
 from fedkin.data.options import Imputation, TableOptions
-from fedkin.data.schema import Schema, aligned, columns_of, plain, quoted
-from fedkin.data.statistics import BINS, Ask, ColumnSums, histograms_of, quantile
 
 Mode = Literal["standard", "common", "unit", "none"]
 

@@ -454,7 +454,10 @@ def population_of(sites: Sequence[Dataset], is_named: bool, test_fraction: float
         tests.append((site.x[out], y[out]))
     guesses = notes_on_outcomes(site.features for site in sites)
     guesses += [] if is_named else _label_notes(sites, labelled)
-    apart, questions = notes_on_sites(sites, labelled)
+    pairs = zip(sites, labels, strict=True) if labelled else ()
+    spelt, apart = check_labels({site.name: [site.classes[i] for i in y.unique().tolist()] for site, y in pairs})
+    cells = check_cells({site.name: site.table for site in sites if site.table is not None})
+    questions = (*spelt, *cells, *note_on_texts([site.table for site in sites]))
     return Population(
         clients,
         [client.y for client in clients if client.y is not None] if labelled else None,
@@ -462,18 +465,11 @@ def population_of(sites: Sequence[Dataset], is_named: bool, test_fraction: float
         list(dict.fromkeys(name for site in sites for name in site.features)),
         [site.name for site in sites],
         tests,
+        # That clients share no labels is what clusters of clients are often found for: a note, and no question.
         notes=(*guesses, *apart, *questions),
         questions=questions,
         guesses=tuple(guesses),
     )
-
-
-def notes_on_sites(sites: Sequence[Dataset], labelled: bool) -> tuple[Sequence[str], tuple[str, ...]]:
-    """Return notes on labels that clients do not share, if all are `labelled`, and on what looks wrong."""
-    known = [(site.name, site.y, site.classes) for site in sites if site.y is not None and labelled]
-    spelt, apart = check_labels({name: [classes[i] for i in y.unique().tolist()] for name, y, classes in known})
-    cells = check_cells({site.name: site.table for site in sites if site.table is not None})
-    return apart, (*spelt, *cells, *note_on_texts([site.table for site in sites]))
 
 
 def note_on_texts(tables: Sequence[Table | None]) -> list[str]:

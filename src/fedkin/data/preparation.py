@@ -33,18 +33,25 @@ from fedkin.core.replies import (
     one_of,
     reals,
 )
-from fedkin.data import checks, statistics
-from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
-from fedkin.data.options import NO_OPTIONS, Imputation, TableOptions
-from fedkin.data.schema import (
+from fedkin.data import checks
+from fedkin.data.columns import (
+    ColumnSums,
     Reports,
     Schema,
     agree,
     are_columns,
     is_place,
+    moments,
     quoted,
     reports_by_name,
+    shapes,
+    sum_columns,
+    sum_of,
+    table_columns,
+    text_moments,
 )
+from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
+from fedkin.data.options import NO_OPTIONS, Imputation, TableOptions
 from fedkin.data.tables import Dataset, plain_numbers
 from fedkin.secure_aggregation.sums import check_enough
 
@@ -297,7 +304,7 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
         raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
     unscaled = options.scaling == "none"
     sparing, question = unscaled or fed.secure_sums, {"min_members": options.min_members}
-    first = statistics.shapes if sparing else statistics.moments
+    first = shapes if sparing else moments
     replies = fed.ask_until_all_reply(first, {"unscaled": unscaled} if sparing else question, pooled=True)
     replies = fed.keep_majority(replies, "scaled")
     if any(reply["scaled"] for reply in replies.values()):
@@ -328,7 +335,7 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     if sparing:
         if fed.secure_sums:
             check_enough(len(fed.present))
-        replies = fed.ask_until_all_reply(statistics.table_columns if fed.secure_sums else statistics.moments, question)
+        replies = fed.ask_until_all_reply(table_columns if fed.secure_sums else moments, question)
     prepared = _prepare_tables(fed, options, replies, called, texts)
     return prepared.noted([*notes, *uncovered * options.private])
 
@@ -365,10 +372,10 @@ def _with_texts(fed: Federation, encoding: Encoding, names: Sequence[str]) -> En
     """
     means, directions = [], []
     for name in names:
-        answers = fed.ask_until_all_reply(statistics.text_moments, {"column": name})
+        answers = fed.ask_until_all_reply(text_moments, {"column": name})
         replies = {client: reply for client, reply in answers.items() if reply}
         count = max(1, sum(reply["count"] for reply in replies.values()))
-        mean = statistics.sum_of(replies, "sum") / count
+        mean = sum_of(replies, "sum") / count
         products = torch.stack([reply["products"].double() for reply in replies.values()]).sum(0)
         values, vectors = torch.linalg.eigh(products / count - torch.outer(mean, mean))
         values, vectors = values.flip(0)[:16].clamp_min(0), vectors.flip(1)[:, :16]
@@ -406,7 +413,7 @@ def _prepare_arrays(
         are_trimmed = any("trimmed" in reply for reply in replies.values())
         if options.scaling == "auto" and not are_trimmed and in_unit(low.amin(0), high.amax(0)):
             return Preparation(Encoding.unchanged("unit", shape), questions, tuple(questions))
-    sums, _, _ = statistics.sum_columns(fed, shape[0], replies=None if fed.secure_sums else replies)
+    sums, _, _ = sum_columns(fed, shape[0], replies=None if fed.secure_sums else replies)
     encoding, notes = fit_encoding(fed, sums, options, shape=shape)
     _encode_all(fed, encoding)
     return Preparation(encoding, [*questions, *notes], tuple(questions))
@@ -424,14 +431,14 @@ def _prepare_tables(
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
     schema = agree(reports, options.id, called)
     agreed = schema.columns
-    sums, moments, counts = statistics.sum_columns(fed, len(agreed), agreed, None if fed.secure_sums else replies)
+    sums, by_client, counts = sum_columns(fed, len(agreed), agreed, None if fed.secure_sums else replies)
     schema, sums = _comparable(schema, sums, reports)
-    asked = {called[i]: reports[i] for i in (reports if fed.secure_sums else moments)}  # who did not fail since
+    asked = {called[i]: reports[i] for i in (reports if fed.secure_sums else by_client)}  # who did not fail since
     questions = [
         *checks.check_names({client: columns.keys() for client, columns in reports.items()}),
         *checks.check_columns(
             agreed, asked, {column.name for column in agreed} - {*schema.names},
-            {called[i]: part for i, part in moments.items()}, {called[i]: part for i, part in counts.items()},
+            {called[i]: part for i, part in by_client.items()}, {called[i]: part for i, part in counts.items()},
         ),
     ]  # fmt: skip
     encoding, notes = fit_encoding(fed, sums, options, replace(schema, notes=[]))  # clients get it, but no notes
@@ -440,7 +447,7 @@ def _prepare_tables(
     return Preparation(encoding, [*schema.notes, *questions, *notes], tuple(questions))
 
 
-def _comparable(schema: Schema, sums: statistics.ColumnSums, reports: Reports) -> tuple[Schema, statistics.ColumnSums]:
+def _comparable(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple[Schema, ColumnSums]:
     """Return schema and sums of columns to compare samples by, of those with very many categories the frequent ones.
 
     Left out are mostly empty columns, and those that say at which client a row is, unless no other is left: they have

@@ -26,11 +26,20 @@ from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, int64, 
 from fedkin.core.runner import predicted_clusters
 from fedkin.core.seeds import Secret
 from fedkin.core.tasks import named_object
+from fedkin.data.columns import (
+    UNIT,
+    aligned,
+    are_columns,
+    are_numbers,
+    columns_of,
+    count_lengths,
+    plain,
+    smallest_group,
+    unit_of,
+)
 from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.preparation import encoding_of, is_encoding
-from fedkin.data.schema import aligned, are_columns, are_numbers, columns_of, plain
-from fedkin.data.statistics import UNIT, count_lengths, smallest_group, unit_of
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 

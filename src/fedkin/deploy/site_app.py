@@ -19,12 +19,12 @@ from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import read_tables, write_atomically
 from fedkin.core.method import validation_sentence
 from fedkin.data.checks import check_cells
+from fedkin.data.columns import id_texts
 from fedkin.data.inputs import note_on_texts
 from fedkin.data.names import HUB, expanded
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS
 from fedkin.data.population import Population
 from fedkin.data.preparation import restore_preparation
-from fedkin.data.schema import id_texts
 from fedkin.data.sources import load
 from fedkin.engines.flower_engine.messages import client_app as answering
 from fedkin.engines.site import Policy, Request, Site

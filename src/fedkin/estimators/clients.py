@@ -15,11 +15,10 @@ from torch import Tensor
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
-from fedkin.data.inputs import notes_on_sites
 from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
-from fedkin.data.tables import Dataset, are_whole, as_frame, notes_on_outcomes
+from fedkin.data.tables import Dataset, are_whole, as_frame
 
 ClassLabels = NDArray[Any]
 
@@ -50,15 +49,9 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
     texts = sites[0].classes
     if len(texts) < 2:
         raise FedkinError(f"All labels of all clients are {texts[0]}; there must be two classes or more.")
-    clients = [site.client(i, site.y) for i, site in enumerate(sites)]
-    outcomes = notes_on_outcomes(site.features for site in sites)
-    # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
-    apart, looks_wrong = notes_on_sites(sites, labelled=True)
-    questions = (*outcomes, *looks_wrong)
-    names = [site.name for site in sites]
-    population = Population(clients, None, [], names=names, notes=(*questions, *apart), questions=questions)
     label = y if isinstance(y, str) else next((site.label for site in sites if site.label is not None), None)
-    return Inputs(population, label, _classes(texts, any(site.are_texts for site in sites)))
+    classes = _classes(texts, any(site.are_texts for site in sites))
+    return Inputs(forms.population_of(sites, is_named=True), label, classes)
 
 
 # Samples with labels that come after a fit, of one client or of several.

@@ -21,10 +21,10 @@ from fedkin.core.client import Table
 from fedkin.core.files import append_durably, check_regular, read_json, read_tables, similar_path, write_atomically
 from fedkin.core.payload import load_tree, owned, pack, save_tree
 from fedkin.core.runner import Callback, RecordLine, Timing
+from fedkin.data.columns import id_texts
 from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, encoding_of
-from fedkin.data.schema import id_texts
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import SECTIONS, Config, encoder_named, flat, load_config

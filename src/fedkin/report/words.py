@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import MEASURED, Column, Kind
+from fedkin.data.columns import count_lengths
 from fedkin.data.encoding import OTHER, constant
 from fedkin.data.population import short_names
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.statistics import count_lengths
 from fedkin.report.numbers import all_of, join_words, pluralize
 
 MIN_EFFECT = 0.06

@@ -55,7 +55,7 @@ def test_what_is_no_message_is_refused(records, sentence):
 
 def test_a_message_of_another_kind_is_refused_by_the_site(tmp_path: Path) -> None:
     nodes = nodes_of([Site("a", tmp_path, torch.ones(4, 3))])
-    request = Request("f00d", 0, 5, 1, 0, "fedkin.data.statistics.moments").to_json()
+    request = Request("f00d", 0, 5, 1, 0, "fedkin.data.columns.moments").to_json()
     numbers = nodes.push_messages([Message(content(kind="walk", request=request), nodes.node(0), TYPE)])
     (reply,) = nodes.pull_messages(list(numbers))
     assert read(reply.content).text("refusal") == "Messages of kind 'walk' are not known here."

@@ -31,8 +31,8 @@ from fedkin.core.replies import (
     positive,
     reals,
 )
+from fedkin.data.columns import aligned
 from fedkin.data.preparation import encoding_of
-from fedkin.data.schema import aligned
 from fedkin.features.extractors import drop, extract, is_encoder, kept_or_computed
 from fedkin.features.gradients import all_flat_images, are_flat_images, flat_images_of_sets
 from fedkin.features.pca import (

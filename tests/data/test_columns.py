@@ -7,10 +7,9 @@ import torch
 from fedkin.core import Client, FedkinError
 from fedkin.core.client import Column, Table
 from fedkin.core.errors import RefusalError
+from fedkin.data.columns import are_names, moments, reports_of, table_columns
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
-from fedkin.data.schema import are_names, reports_of
-from fedkin.data.statistics import moments, table_columns
 from fedkin.data.tables import frame_to_table
 from prepared_tables import federation
 
@@ -20,7 +19,7 @@ def reported(own_id: str) -> list[bool]:
     names = tuple(f"p{i:02}" for i in range(30))
     values = torch.stack([torch.arange(30.0), torch.arange(30.0) % 3], 1).double()
     table = Table((Column("name", "category", names), Column("visit")), values, own_id)
-    return [unique for _, _, unique, _ in reports_of(table, 1, "It")["columns"]]
+    return [unique for _, _, unique, _ in reports_of(table, 1)["columns"]]
 
 
 def test_what_names_rows_is_recognised_or_what_the_client_says() -> None:
@@ -32,7 +31,7 @@ def test_what_names_rows_is_recognised_or_what_the_client_says() -> None:
 def unique(name, values, kind="number"):
     column = Column(name, kind, tuple(f"P{at}" for at in range(len(values))) if kind == "category" else ())
     table = Table((column,), torch.tensor(values, dtype=torch.float64)[:, None])
-    return bool(reports_of(table, 1, "It")["columns"][0][2])
+    return bool(reports_of(table, 1)["columns"][0][2])
 
 
 def test_ids_are_recognised_by_what_they_are_called() -> None:
@@ -56,7 +55,7 @@ def test_a_client_refuses_what_is_too_long_to_be_reported_before_the_server_does
             assert "private" not in str(error.value)
     assert not are_names([text])
     rare = Table((Column("c", "category", (text, "b")),), torch.tensor(once).double()[:, None])
-    assert text not in str(reports_of(rare, 5, "It"))
+    assert text not in str(reports_of(rare, 5))
 
 
 def test_columns_that_contradict_are_one_list_and_other_spellings_are_other_columns():
