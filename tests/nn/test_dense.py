@@ -64,7 +64,7 @@ def test_steps_by_hand_are_autograds():
     x, y = torch.randn(10, 3, 2, 2, generator=rng), torch.arange(10) % 3
     before, order = x.clone(), torch.randperm(10, generator=rng)
     plain, resident = Resident(module, False), DenseResident(module)
-    found, expected = (one.train_batches(x, y, order, 4, 0.5) for one in (resident, plain))
+    found, expected = (one.train_batches(x, y, order.split(4), 0.5) for one in (resident, plain))
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(resident.vector(), plain.vector())
     assert not torch.equal(resident.vector(), vector_of(module))

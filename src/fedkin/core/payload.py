@@ -100,7 +100,8 @@ def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:
 
 def payload_bytes(payload: Payload) -> int:
     """Return the size of a payload when sent: its tensors' bytes plus the JSON text of the rest."""
-    tensors, text = pack(payload)
+    tensors: dict[str, Tensor] = {}
+    text = json.dumps(_packed(payload, "", tensors))  # whose order does not matter
     return sum(tensor.nbytes for tensor in tensors.values()) + len(text)
 
 

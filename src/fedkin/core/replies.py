@@ -51,6 +51,11 @@ class Array:
     minimum: float = -MAX_NUMBER
     maximum: float = MAX_NUMBER
 
+    @property
+    def is_ranged(self) -> bool:
+        """Whether numbers are looked at."""
+        return self.dtype not in (None, torch.uint8) and self.maximum < inf
+
     def objection(self, value: Any, lengths: dict[str, int] | None = None) -> str | None:
         """Return why a value is not such a tensor, or ``None``; `lengths` has the values of named sizes."""
         if not isinstance(value, Tensor):
@@ -59,7 +64,7 @@ class Array:
             return f"has shape {tuple(value.shape)} where {self.shape} was expected"
         if self.dtype is not None and value.dtype != self.dtype:
             return f"is of {value.dtype} where {self.dtype} was expected"
-        if not value.numel() or self.dtype in (None, torch.uint8) or self.maximum == inf:
+        if not value.numel() or not self.is_ranged:
             return None
         lowest, highest = extremes(value)
         if self.minimum <= lowest and highest <= self.maximum:
@@ -296,9 +301,13 @@ def refusal(reply: Payload, *expected: Expected) -> Failure | None:
     if not isinstance(reply, dict):
         return Failure("unusable", "it is no mapping")
     wants = [item for mapping in expected for item in mapping.items()]
+    # Numbers of a model are looked at once: what is within the range of its form may be sent.
+    ranged = {name for name, want in wants if isinstance(want, Array) and want.is_ranged}
+    once = {name for name in ranged if isinstance(part := reply.get(name), Tensor) and part.numel() < MANY}
+    others = {name: entry for name, entry in reply.items() if name not in once}
     lengths: dict[str, int] = {}
     faults = (_unfit(name, reply.get(name, _ABSENT), want, lengths) for name, want in wants)
-    reason = _never_allowed(reply) or next(filter(None, faults), None)
+    reason = _never_allowed(others) or next(filter(None, faults), None)
     if reason is None:
         return None
     diverged = any(_has_diverged(reply.get(name), want) for name, want in wants)

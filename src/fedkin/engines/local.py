@@ -18,6 +18,7 @@ from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -149,11 +150,12 @@ class LocalFederation(Federation):
         lost = {i for i in clients if self.is_lost(i)}
         present = [i for i in clients if i not in lost]
         pace = _Pace(self._chunk(task), self.workers)
+        seeds = dict(zip(present, derive_seeds(self.seed, "client", np.array(present), self.exchange), strict=True))
 
         def work(ids: list[int]) -> list[Payload]:
             members = [self.clients[i] for i in ids]
             for i, client in zip(ids, members, strict=True):
-                client.rng = derive_generator(self.seed, "client", i, self.exchange)
+                client.rng = torch.Generator().manual_seed(seeds[i])
                 client.noise = client.rng
                 client.secret = partial(self._secret, i)
             spent = -time.thread_time()

@@ -48,13 +48,15 @@ def train_all(jobs: Sequence[Job]) -> list[Trained]:
 
     On an accelerator, jobs of the same architecture and `LocalTraining` are trained as one stack if `can_stack` allows.
     """
+    if device().type == "cpu":
+        return [job.train() for job in jobs]
     alike: dict[tuple[int, LocalTraining, int], list[int]] = {}
     for number, job in enumerate(jobs):
         alike.setdefault((id(job.architecture), job.training, job.y.dim()), []).append(number)
     results: dict[int, Trained] = {}
     for numbers in alike.values():
         group = [jobs[number] for number in numbers]
-        together = len(group) > 1 and device().type != "cpu" and can_stack(group[0].architecture)
+        together = len(group) > 1 and can_stack(group[0].architecture)
         together = together and all(job.anchor is None and job.frozen is None for job in group)
         results.update(zip(numbers, _together(group) if together else [job.train() for job in group], strict=True))
     return [results[number] for number in range(len(jobs))]

@@ -200,7 +200,9 @@ def train_locally(
     """
     with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)
-        pull = resident.params.clone() if anchor is None else resident.laid_out(anchor[: architecture.parameters])
+        pull = resident.params  # which a rule keeps only if it is `proximal`
+        if training.proximal:
+            pull = pull.clone() if anchor is None else resident.laid_out(anchor[: architecture.parameters])
         still = [] if frozen is None else [resident.laid_out(frozen.float()).bool()]
         rule = UpdateRule(pull, training, [*resident.frozen, *still])
 
@@ -211,14 +213,15 @@ def train_locally(
             return loss
 
         total, per_epoch = steps_of(len(x), training)
-        epochs = [
-            resident.train_batches(x, y, order, training.batch_size, training.learning_rate)
+        orders = batch_orders(len(x), total, rng, training.batch_size)
+        batches = (rows for order in orders for rows in resident.placed(order).split(training.batch_size))
+        losses, counts = (
+            resident.train_batches(x, y, batches, training.learning_rate)
             if rule.is_plain
-            else resident.through(x, y, order, training.batch_size, step)
-            for order in batch_orders(len(x), total, rng, training.batch_size)
-        ]
+            else resident.through(x, y, batches, step)
+        )
         # Of the last epoch alone: losses before are of models that nobody has any more.
-        losses, counts = (torch.cat(parts)[-per_epoch:] for parts in zip(*epochs, strict=True))
+        losses, counts = losses[-per_epoch:], counts[-per_epoch:]
         return resident.vector(), float((losses * counts).sum() / counts.sum())
 
 

@@ -12,7 +12,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from inspect import signature
@@ -159,11 +159,11 @@ class Resident:
         loss.backward()
         return loss.detach()
 
-    def train_batches(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
-        """Take a step of plain gradient descent on every batch of `order`; `grad` is undefined afterwards.
+    def train_batches(self, x: Tensor, y: Tensor, batches: Iterable[Tensor], rate: float) -> Losses:
+        """Take a step of plain gradient descent on every one of `batches`; `grad` is undefined afterwards.
 
-        `order` are rows of `x`, one batch after another. Return each batch's loss before its step, and its number of
-        samples, on the CPU; batches of one sample are left out if the module cannot learn from them.
+        A batch are rows of `x`. Return each one's loss before its step, and its number of samples, on the CPU; batches
+        of one sample are left out if the module cannot learn from them.
         """
 
         def step(x: Tensor, y: Tensor) -> Tensor:
@@ -171,14 +171,14 @@ class Resident:
             self.params.add_(self.grad, alpha=-rate)
             return loss
 
-        return self.through(x, y, order, batch_size, step)
+        return self.through(x, y, batches, step)
 
     def through(
-        self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, step: Callable[[Tensor, Tensor], Tensor]
+        self, x: Tensor, y: Tensor, batches: Iterable[Tensor], step: Callable[[Tensor, Tensor], Tensor]
     ) -> Losses:
-        """Call `step` on every batch of `order`; return the losses and the batches' lengths."""
+        """Call `step` on every one of `batches`; return the losses and the batches' lengths."""
         losses, counts = [], []
-        for rows in self.placed(order).split(batch_size):
+        for rows in batches:
             if len(rows) > 1 or not self.needs_pairs:  # a batch norm cannot learn from one sample
                 losses.append(step(x.index_select(0, rows), y.index_select(0, rows)))
                 counts.append(len(rows))
@@ -358,25 +358,31 @@ class DenseResident(Resident):
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module, channels_last=False)
         parameters = iter(self.module.parameters())
-        self._layers = list(zip(parameters, parameters, strict=True))  # weights and biases
+        # Views are made once: making them at every step costs as much as a small product.
+        self._layers = [
+            (weight.data, weight.data.t(), bias.data, weight.grad, bias.grad)
+            for weight, bias in zip(parameters, parameters, strict=True)
+        ]
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
         """Write the gradient into `grad` as `Resident.gradient` does."""
         return self._step(x.flatten(1), self._one_hot(y), 0.0, y.is_floating_point())
 
     @torch.inference_mode()  # less overhead around small products
-    def train_batches(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
+    def train_batches(self, x: Tensor, y: Tensor, batches: Iterable[Tensor], rate: float) -> Losses:
         """Descend as `Resident.train_batches` does, without storing gradients."""
-        x, truth, weighted = x.flatten(1), self._one_hot(y), y.is_floating_point()
-        batches = order.split(batch_size)
-        losses = [self._step(x.index_select(0, r), truth.index_select(0, r), rate, weighted) for r in batches]
-        return torch.stack(losses), batch_lengths(len(order), batch_size)
+        weighted = y.is_floating_point()
+
+        def step(x: Tensor, truth: Tensor) -> Tensor:
+            return self._step(x, truth, rate, weighted)
+
+        return self.through(x.flatten(1), self._one_hot(y), batches, step)
 
     def _one_hot(self, y: Tensor) -> Tensor:
         """Return targets ``(n, classes)``: one-hot classes, or `y` itself if it already has a row per sample."""
         if y.is_floating_point():
             return y
-        return torch.zeros(len(y), len(self._layers[-1][1])).scatter_(1, y.unsqueeze(1), 1.0)
+        return torch.zeros(len(y), len(self._layers[-1][2])).scatter_(1, y.unsqueeze(1), 1.0)
 
     def _step(self, x: Tensor, truth: Tensor, rate: float, weighted: bool) -> Tensor:
         """Return the loss of one batch; write its gradient into `grad` or, if `rate` is above 0, take a gradient step.
@@ -384,8 +390,8 @@ class DenseResident(Resident):
         Rows of `truth` sum to 1, unless samples are `weighted`.
         """
         n, inputs, last = len(x), [x], len(self._layers) - 1
-        for number, (weight, bias) in enumerate(self._layers):
-            x = torch.mm(inputs[-1], weight.data.t()).add_(bias.data)
+        for number, (_, transposed, bias, *_) in enumerate(self._layers):
+            x = torch.mm(inputs[-1], transposed).add_(bias)
             if number < last:
                 inputs.append(x.relu_())
         log_probability = x.log_softmax(1)
@@ -395,14 +401,14 @@ class DenseResident(Resident):
             delta.mul_(truth.sum(1, keepdim=True))
         delta.sub_(truth).mul_(1.0 / n)
         for number in range(last, -1, -1):
-            weight, bias = self._layers[number]
-            below = torch.mm(delta, weight.data) if number else delta
+            weight, _, bias, weight_gradient, bias_gradient = self._layers[number]
+            below = torch.mm(delta, weight) if number else delta
             if rate > 0.0:
-                weight.data.addmm_(delta.t(), inputs[number], alpha=-rate)
-                bias.data.sub_(delta.sum(0), alpha=rate)
+                weight.addmm_(delta.t(), inputs[number], alpha=-rate)
+                bias.sub_(delta.sum(0), alpha=rate)
             else:
-                torch.mm(delta.t(), inputs[number], out=weight.grad)
-                torch.sum(delta, [0], out=bias.grad)
+                torch.mm(delta.t(), inputs[number], out=weight_gradient)
+                torch.sum(delta, [0], out=bias_gradient)
             delta = torch.ops.aten.threshold_backward(below, inputs[number], 0.0) if number else below
         return loss
 

@@ -284,7 +284,8 @@ class ClientMethod(Method[Any]):
         """Return payloads of `client_method.train` by client; clients that start from the same model share one."""
         common = {"module": state.module, "training": self.training_settings(), **more}
         # A model is sent by reference: one payload for all of its clients, and no copy of it per client.
-        by_model = {model.data_ptr(): common | {"model": model} for model in starts.values()}
+        models = {model.data_ptr(): model for model in starts.values()}
+        by_model = {place: common | {"model": model} for place, model in models.items()}
         return {client: by_model[model.data_ptr()] for client, model in starts.items()}
 
     def known_clusters(self, labels: Tensor, clients: Iterable[int]) -> dict[int, int]:
