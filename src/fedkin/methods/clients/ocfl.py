@@ -91,7 +91,8 @@ class OCFLMethod(UpdateMethod):
     def split(self, fed: Federation, state: OCFLState, part: Updates) -> Division:
         """Cluster all clients at once, if the temperature triggers it."""
         distances = cosine_distances(part.compared)
-        common = [client for client in part.clients if client in state.present]
+        present = set(state.present)
+        common = [client for client in part.clients if client in present]
         before = _temperature_of(common, state.present, state.distances)
         current = _temperature_of(common if state.present else part.clients, part.clients, distances)
         fires = before is not None and current is not None and current > before
@@ -120,8 +121,10 @@ class OCFLMethod(UpdateMethod):
 
 def _temperature_of(selected: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:
     """Return the clustering temperature over the `selected` of the clients; ``None`` for fewer than two."""
-    rows = torch.tensor([clients.index(client) for client in selected], dtype=torch.int64)
-    return temperature(distances[rows][:, rows]) if len(rows) > 1 else None
+    if len(selected) < 2 or len(selected) == len(clients):
+        return temperature(distances) if len(selected) > 1 else None
+    rows = torch.isin(torch.tensor(clients), torch.tensor(selected)).nonzero()[:, 0]
+    return temperature(distances[rows][:, rows])
 
 
 def temperature(distances: Tensor) -> float:

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkin.clustering.from_distances import cut_tree
+from fedkin.clustering.nearest import PAIRS
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
@@ -130,8 +131,9 @@ def angles_between(sets: Tensor, angle: Angle, others: Tensor | None = None) -> 
     """
     one = normalize(sets.double(), dim=2)
     other = one if others is None else normalize(others.double(), dim=2)
-    found = _mean_angles(one, other) if angle == "mean" else _smallest_angles(one, other)
-    return (found + found.T).fill_diagonal_(0.0) / 2 if others is None else found
+    angles_of = _mean_angles if angle == "mean" else _smallest_angles
+    found = torch.cat([angles_of(part, other) for part in one.split(max(1, PAIRS // max(1, len(other))))])
+    return (found + found.T).fill_diagonal_(0.0).div_(2) if others is None else found
 
 
 def _mean_angles(one: Tensor, other: Tensor) -> Tensor:

@@ -31,11 +31,12 @@ from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.modules import Classifier
 
 _COLUMNS = 1 << 20  # numbers of each update that are in double precision at a time, 8 MiB
+_ROWS = 1 << 10  # clients whose similarities are scaled at a time
 
 
 def cosine_distances(updates: Tensor) -> Tensor:
     """Return ``1 - cosine`` between every two updates: float64 ``(n, n)`` in [0, 2], zero diagonal."""
-    return 1 - cosine_similarities(updates)
+    return cosine_similarities(updates).neg_().add_(1)  # in place, as many clients' take gigabytes
 
 
 def cosine_similarities(updates: Tensor) -> Tensor:
@@ -49,7 +50,9 @@ def cosine_similarities(updates: Tensor) -> Tensor:
         products += wide @ wide.T
     lengths = products.diagonal().sqrt()
     scale = torch.where(lengths > 0, 1 / lengths, 0.0)
-    similarities = ((products + products.T) / 2 * (scale[:, None] * scale)).clamp(-1, 1)
+    similarities = (products + products.T).div_(2)
+    for rows, part in zip(similarities.split(_ROWS), scale.split(_ROWS), strict=True):
+        rows.mul_(part[:, None] * scale).clamp_(-1, 1)
     return similarities.fill_diagonal_(1.0)
 
 
@@ -161,10 +164,11 @@ class UpdateMethod(ClientMethod):
             means = self.means_of(*clusters.models.shape)
             for client, (update, weight) in updates.items():
                 means.add(clusters.of(client), update, weight, client)
-        changes |= {name: getattr(clusters, name) for name in ("models", "labels", "splits", "pending")}
+        labels = torch.tensor(clusters.labels)
+        changes |= {"labels": labels, **{name: getattr(clusters, name) for name in ("models", "splits", "pending")}}
         values = {"splits": len(clusters.splits), "fired": len(clusters.splits) > len(state.splits)} | values
         trained = Trained.each(losses, replies.missing)
-        return self.after_round(state, means, **changes), round_record(fed, trained, clusters.labels, **values)
+        return self.after_round(state, means, **changes), round_record(fed, trained, labels, **values)
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the common result with the splits, by which unseen clients are assigned."""
@@ -190,11 +194,12 @@ class _Clusters:
     """Working copy of what a round changes of a `SplitState`."""
 
     def __init__(self, state: SplitState) -> None:
-        self.models, self.labels = state.models, state.labels.clone()
+        self.models, self.labels = state.models, state.labels.tolist()
         self.splits, self.pending = list(state.splits), dict(state.pending)
 
     def of(self, client: int) -> int:
-        return int(self.labels[client])
+        cluster: int = self.labels[client]
+        return cluster
 
     def starts(self, clients: list[int]) -> dict[int, Tensor]:
         """Return the model each client trains: its cluster's, or that of the split it missed."""
@@ -234,7 +239,7 @@ class _Clusters:
         clusters = [part.cluster, *range(len(self.models), len(self.models) + count - 1)]
         part_of = dict(zip(part.clients, parts, strict=True))
         # Members without a reply too: the model that they belonged to is gone, and what they have said is too old.
-        for client in (self.labels == part.cluster).nonzero()[:, 0].tolist():
+        for client in [client for client, cluster in enumerate(self.labels) if cluster == part.cluster]:
             self.labels[client] = clusters[part_of[client]] if client in part_of else UNKNOWN
             if client not in part_of:
                 self.pending[str(client)] = len(self.splits)
