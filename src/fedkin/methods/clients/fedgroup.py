@@ -10,7 +10,7 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation
 from fedkin.core.method import Count
-from fedkin.methods.clients.update_splits import Division, SplitState, UpdateMethod, Updates, cosine_distances
+from fedkin.methods.clients.update_splits import Division, SplitState, UpdateMethod, Updates
 
 _SHORTEST = 1e-12  # a shorter vector has no direction
 
@@ -43,7 +43,7 @@ class FedGroupMethod(UpdateMethod):
         """Cluster all clients at once, by k-means of their cosines with the principal directions."""
         cosines = decomposed_cosines(part.compared, self.n_clusters)
         labels = k_means(cosines, self.n_clusters, fed.rng("grouping")).labels
-        return Division(labels.tolist(), cosine_distances(part.compared))
+        return Division(labels.tolist())
 
 
 def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:

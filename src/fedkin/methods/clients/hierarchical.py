@@ -63,8 +63,8 @@ class HierarchicalMethod(UpdateMethod):
         distances = distances_between(part.compared, self.distance)
         # Similarities as distances would give negative heights, which SciPy refuses; adding 1 to all changes nothing.
         shift = 1.0 if self.distance == "similarity" else 0.0
-        labels = cut_tree(distances + shift, self.linkage, self.threshold + shift)
-        return Division(labels.tolist(), distances)
+        labels = cut_tree(distances.add_(shift), self.linkage, self.threshold + shift)
+        return Division(labels.tolist())
 
 
 def distances_between(updates: Tensor, distance: Distance) -> Tensor:

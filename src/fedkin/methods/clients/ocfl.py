@@ -98,13 +98,13 @@ class OCFLMethod(UpdateMethod):
         fires = before is not None and current is not None and current > before
         clusters = self.clustered(fed, state, distances) if fires else None
         if len(part.clients) < 2:  # what was compared last stays
-            return Division(clusters, distances, {"temperature": None, "fired": fires})
+            return Division(clusters, {"temperature": None, "fired": fires})
         # Once the clients are clustered nothing is compared any more, and the state need not hold the matrix.
         compared = {"present": [], "distances": distances[:0, :0]} if fires else {
             "present": part.clients, "distances": distances,
         }  # fmt: skip
         values = {"temperature": temperature(distances), "fired": fires}
-        return Division(clusters, distances, values, {**compared, "fired": fires})
+        return Division(clusters, values, {**compared, "fired": fires})
 
     def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
         rng = fed.rng("grouper", state.steps)

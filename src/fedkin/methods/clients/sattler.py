@@ -110,11 +110,12 @@ class SattlerMethod(UpdateMethod):
         halted = mean < self.mean_below * units[0] and largest > self.largest_above * units[1]
         # A cluster's age, since noise divides a new one whose model has not settled.
         born = max((split["round"] for split in state.splits if part.cluster in split["clusters"]), default=0)
-        whole = Division(None, cosine_distances(part.compared), {"norms": {str(part.cluster): [mean, largest]}})
+        whole = Division(None, {"norms": {str(part.cluster): [mean, largest]}})
         if not halted or state.steps - born < self.cooldown or len(part.clients) <= 2:
             return whole
-        halves = torch.tensor(bipartition(whole.distances))
-        max_similarity = float(1 - whole.distances[halves == 0][:, halves == 1].min())
+        distances = cosine_distances(part.compared)
+        halves = torch.tensor(bipartition(distances))
+        max_similarity = float(1 - distances[halves == 0][:, halves == 1].min())
         return replace(whole, parts=halves.tolist()) if max_similarity < self.separation else whole
 
     def _best_cached(self, fed: Federation, state: SattlerState) -> tuple[dict[str, int], dict[int, str]]:

@@ -62,9 +62,9 @@ class SplitState(ClientMethodState):
 
     `splits` have, in order of time: ``round``, counted from 1; ``cluster``, the number of the cluster divided;
     ``model`` ``(size,)``, its model before the split; ``clients``, those that replied; ``parts``, the part of each
-    client; ``distances`` ``(n, n)`` between their updates; ``clusters``, the cluster that each part becomes, where the
-    first part keeps the old number; ``directions`` ``(parts, size)``, the parts' mean updates. `pending` has clients
-    that missed a split of their cluster, and its position in `splits`.
+    client; ``clusters``, the cluster that each part becomes, where the first part keeps the old number; ``directions``
+    ``(parts, size)``, the parts' mean updates. `pending` has clients that missed a split of their cluster, and its
+    position in `splits`.
     """
 
     splits: list[dict[str, Any]] = field(default_factory=list)
@@ -89,13 +89,11 @@ class Updates:
 class Division:
     """What `UpdateMethod.split` decides about a cluster.
 
-    `parts` are the part, 0..m-1, of each client, ``None`` if the cluster stays whole; `distances` ``(n, n)`` are those
-    between the clients' updates. `values` go to the record, where dictionaries of several clusters are merged;
-    `changes` are fields of the next state.
+    `parts` are the part, 0..m-1, of each client, ``None`` if the cluster stays whole. `values` go to the record, where
+    dictionaries of several clusters are merged; `changes` are fields of the next state.
     """
 
     parts: list[int] | None
-    distances: Tensor
     values: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, Any] = field(default_factory=dict)
 
@@ -247,7 +245,7 @@ class _Clusters:
         self.models = torch.cat([self.models, model.expand(count - 1, -1)])
         self.splits.append({
             "round": number, "cluster": part.cluster, "model": model, "clients": part.clients, "parts": parts,
-            "distances": division.distances, "clusters": clusters, "directions": means.all(),
+            "clusters": clusters, "directions": means.all(),
         })  # fmt: skip
 
 
