@@ -119,17 +119,12 @@ def side_of(width: int) -> int | None:
     return side if side**2 == width and side >= MIN_SIDE else None
 
 
-def are_flat_images(x: Tensor) -> bool | None:
-    """Return whether rows ``(n, width)`` look like square images of one channel, pixel after pixel, row after row.
+def flat_images(x: Tensor) -> list[bool | None]:
+    """Return whether rows of clients ``(clients, n, width)`` look like square images of one channel, row after row.
 
     In images a pixel correlates with its right and its lower neighbour, and less with one half a row away. ``None`` if
     that is not clear, as with fewer than 20 rows.
     """
-    return flat_images_of_sets(x[None])[0]
-
-
-def flat_images_of_sets(x: Tensor) -> list[bool | None]:
-    """Do `are_flat_images` for rows of several clients ``(clients, n, width)``."""
     side = side_of(x.shape[2]) if x.ndim == 3 else None
     if side is None:
         return [False] * len(x)

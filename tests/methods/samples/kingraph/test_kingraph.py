@@ -252,8 +252,8 @@ def test_a_mean_of_several_rows_makes_no_more_points_of_a_sample(rows: int):
     space = {"features": "raw", "projection": None, "bound": None, "directions": torch.eye(3)}
     client = Client(0, torch.rand(1, 3))
     with pytest.raises(FedkinError, match=rf"^Points of 1 samples have shape \({rows}, 3\), not one row each\.$"):
-        client_points(client, space | {"mean": torch.zeros(rows, 3)})
-    assert client_points(client, space | {"mean": torch.zeros(3)}).shape == (1, 3)
+        client_points(client.x, space | {"mean": torch.zeros(rows, 3)})
+    assert client_points(client.x, space | {"mean": torch.zeros(3)}).shape == (1, 3)
 
 
 def clients(agreement, seed=0, categories=1, clear=True):

@@ -108,7 +108,7 @@ def send_neighbour_scatter(block: Block, payload: Payload) -> Payload:
     if block.size < max(block.min_members, fewest_samples(width)):
         zeros = torch.zeros(width, width, dtype=torch.float64)
         return {"samples": torch.zeros(1, dtype=torch.int64), "scatter": zeros}
-    points, rng = client_points(block, payload["space"]), torch.Generator()
+    points, rng = client_points(block.rows, payload["space"]), torch.Generator()
     if block.client is None:
         rngs = (rng.manual_seed(payload["seed"]) for _ in block.seeds)
         scatter = local_scatter_of_sets(block.by_client(points), rngs)
@@ -315,7 +315,7 @@ def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor) ->
 
 def _features(block: Block, payload: Payload) -> Tensor:
     """Return a client's features; none of a client with fewer samples than its own minimum."""
-    features = client_features(block, payload["space"])
+    features = client_features(block.rows, payload["space"])
     return features if block.size >= block.min_members else features[:0]
 
 
@@ -324,7 +324,7 @@ def _assigned(block: Block, payload: Payload) -> tuple[Tensor, Tensor]:
 
     Points of a centre that has fewer of them than the client's own minimum are left out, as its part may be seen alone.
     """
-    points = client_points(block, payload["space"])
+    points = client_points(block.rows, payload["space"])
     labels = nearest_centroids(points, payload["centres"])
     if block.min_members > 1:
         cells = torch.arange(len(points)) // block.size * len(payload["centres"]) + labels  # by client

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.clustering.graph.cut import FEW_DIMENSIONS, Discrete
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
-from fedkin.core import Client, Federation, FedkinError, Payload, State, block_task, client_task
+from fedkin.core import Client, Federation, FedkinError, Payload, State, block_task
 from fedkin.core.client_array import Block
 from fedkin.core.replies import (
     MAX_COUNT,
@@ -34,7 +34,7 @@ from fedkin.core.replies import (
 from fedkin.data.columns import aligned
 from fedkin.data.preparation import encoding_of
 from fedkin.features.extractors import drop, extract, is_encoder, kept_or_computed
-from fedkin.features.gradients import all_flat_images, are_flat_images, flat_images_of_sets
+from fedkin.features.gradients import all_flat_images, flat_images
 from fedkin.features.pca import (
     Components,
     FeatureMoments,
@@ -168,34 +168,23 @@ class KinGraphState(State):
         return {name: getattr(self, name) for name in SPACE}
 
 
-_COLUMNS: Expected = {
-    "shape": is_shape, "blocks": Array(("columns",), torch.int64, UNKNOWN, MAX_COUNT), "flat": Nullable(is_flag),
-}  # fmt: skip
-
-
-@client_task(takes={}, holds=_COLUMNS, sends="What columns there are, or how large a picture is", fewest="none")
-def send_columns(client: Client, payload: Payload) -> Payload:
-    """Send the shape of a sample, which columns of a table are discrete, and whether its rows look like images.
-
-    See `blocks_of` and `are_flat_images`.
-    """
-    return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client), "flat": are_flat_images(client.x)}
-
-
 @block_task(
-    takes={},
-    holds={**_COLUMNS, "samples": is_count},
-    sends="What columns there are, or how large a picture is, and how many rows",
+    takes={"counted": is_flag},
+    holds={
+        "shape": is_shape, "blocks": Array(("columns",), torch.int64, UNKNOWN, MAX_COUNT), "flat": Nullable(is_flag),
+        "samples": Optional(is_count),
+    },
+    sends="What columns there are, or how large a picture is, and, unless sums are secure, how many rows",
     fewest="none",
-)
+)  # fmt: skip
 def describe_columns(block: Block, payload: Payload) -> Payload:
-    """Send the shape of a sample, discrete columns, whether rows look like images, and the number of samples."""
+    """Send the shape of a sample, discrete columns, whether rows look like images, and, if ``counted``, their number.
+
+    See `blocks_of` and `flat_images`.
+    """
     blocks = blocks_of_sets(block.x) if block.client is None else blocks_of(block.client)[None]
-    samples = torch.full((len(block),), block.size)
-    return {
-        "shape": list(block.x.shape[2:]), "blocks": blocks, "flat": tuple(flat_images_of_sets(block.x)),
-        "samples": samples,
-    }  # fmt: skip
+    described = {"shape": list(block.x.shape[2:]), "blocks": blocks, "flat": tuple(flat_images(block.x))}
+    return described | ({"samples": torch.full((len(block),), block.size)} if payload["counted"] else {})
 
 
 class Described(NamedTuple):
@@ -215,7 +204,7 @@ def described(fed: Federation, private: bool) -> Described:
     if private:
         shape = common_shape(fed.keep_majority(fed.ask_until_all_reply(send_shape, {})))
         return Described(shape, torch.zeros(0, dtype=torch.int64), False, {})
-    replies = fed.keep_majority(fed.ask_until_all_reply(send_columns if fed.secure_sums else describe_columns, {}))
+    replies = fed.keep_majority(fed.ask_until_all_reply(describe_columns, {"counted": not fed.secure_sums}))
     shape = common_shape(replies)
     blocks = common_blocks(replies.each("blocks"), shape[0] if len(shape) == 1 else 0)
     flat = all_flat_images(replies.each("flat"))
@@ -238,21 +227,17 @@ def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     return rows
 
 
-def client_features(client: Client | Block, space: Mapping[str, Any]) -> Tensor:
-    """Return `features_of` a client's samples, kept between its tasks, or those of a block, which are not."""
-    if isinstance(client, Block):
-        if client.client is None:
-            return features_of(space, client.rows)
-        client = client.client
+def client_features(x: Tensor, space: Mapping[str, Any]) -> Tensor:
+    """Return `features_of` samples that a client has, or several of a block, kept for the tasks that follow."""
     if space["features"] == "raw" and space["projection"] is None and space["bound"] is None:
-        return client.x.flatten(1)
+        return x.flatten(1)
     how = (space["features"], space["projection"], space["bound"])
-    return kept_or_computed(client.x, how, lambda batch: features_of(space, batch))
+    return kept_or_computed(x, how, lambda batch: features_of(space, batch))
 
 
-def client_points(client: Client | Block, space: Mapping[str, Any]) -> Tensor:
-    """Return `points_of` the samples of a client, or of a block of them."""
-    features = client_features(client, space)
+def client_points(x: Tensor, space: Mapping[str, Any]) -> Tensor:
+    """Return `points_of` samples that a client has, by their `client_features`."""
+    features = client_features(x, space)
     points = _components(space, features.split(_BATCH))
     if points.shape != (len(features), space["directions"].shape[1]):
         raise FedkinError(f"Points of {len(features)} samples have shape {tuple(points.shape)}, not one row each.")
@@ -322,7 +307,7 @@ def receive_clusters(block: Block, payload: Payload) -> Payload:
             raise FedkinError(
                 f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes.", public=True
             )
-        points = client_points(block, result["space"])
+        points = client_points(block.rows, result["space"])
         votes = nearest_nodes(result["centroids"], points)
         clusters = counted(votes, result)
         values = {"clusters": clusters, "confidence": node_margins(result, points, clusters)}

@@ -44,7 +44,7 @@ KEPT_OF_FORGOTTEN = (
 def send_moments(block: Block, payload: Payload) -> Payload:
     """Send count, sum and outer products of a client's features; nothing for too few samples."""
     enough = block.size >= max(payload["least"], block.min_members)
-    return moments(client_features(block, payload["space"])).payload() if enough else {}
+    return moments(client_features(block.rows, payload["space"])).payload() if enough else {}
 
 
 @block_task(
@@ -60,7 +60,7 @@ def send_differences(block: Block, payload: Payload) -> Payload:
     width = payload["space"]["directions"].shape[1]
     if block.size < max(payload["least"], block.min_members, fewest_samples(width)):
         return {}
-    points = client_points(block, payload["space"])
+    points = client_points(block.rows, payload["space"])
     if block.client is None:
         return {"scatter": local_scatter_of_sets(block.by_client(points), block.rngs()), "samples": len(points)}
     return {"scatter": local_scatter(points, block.client.rng), "samples": len(points)}
@@ -78,7 +78,7 @@ def send_summary(client: Client, payload: Payload) -> Payload:
     least = max(payload["least"], client.min_members)
     if len(client) < least:
         return {}
-    points = client_points(client, payload["space"])
+    points = client_points(client.x, payload["space"])
     count = min(payload["most"], len(points) // least)
     found = summarise(points, count, least, client.rng)
     client.state["micro_clusters"] = found.labels

@@ -107,7 +107,7 @@ def send_noisy_sums(client: Client, payload: Payload) -> Payload:
 
 def _clipped_features(client: Client, space: Payload, width: int) -> Iterator[Tensor]:
     """Return a client's features in batches, `clipped`: float64 ``(b, width)``."""
-    features = client_features(client, space)
+    features = client_features(client.x, space)
     if features.shape[1] != width:
         raise FedkinError(f"Features have {features.shape[1]} numbers here, not {width}.", public=True)
     yield from (clipped(batch) for batch in features.split(_BATCH))

@@ -58,7 +58,7 @@ def find_neighbours(client: Client, payload: Payload) -> Payload:
     for name in ("rows", "neighbours"):
         client.state.pop(name, None)
     if count >= max(payload["least"], client.min_members, 2):
-        rows = normalize(client_points(client, payload["space"]), dim=1)
+        rows = normalize(client_points(client.x, payload["space"]), dim=1)
         wanted = min(max(count // (2 * payload["clusters"]), _FEWEST_NEIGHBOURS), _MOST_NEIGHBOURS, count - 1)
         everyone = torch.arange(count)
         client.state["rows"] = rows
