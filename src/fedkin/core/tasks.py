@@ -111,10 +111,6 @@ class Task:
     accounted : bool
         Whether its replies reveal about samples only what `Client.reserve` accounts for; a client with a privacy budget
         does no other task.
-    extremes : bool
-        Whether a reply reveals values of single samples at the ends of a column: its exact minimum and maximum, or
-        counts between limits that the server chooses. A site's policy may refuse such tasks, except in a
-        secure sum.
     sends : str
         What its replies tell, for a reader who does not compute, without a full stop; empty if it replies nothing.
     fewest : str
@@ -136,7 +132,6 @@ class Task:
     may_be_empty: bool = False
     moves_data: bool = False
     accounted: bool = False
-    extremes: bool = False
     sends: str = ""
     fewest: Fewest = "one"
     one_by_one: bool = False

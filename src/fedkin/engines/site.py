@@ -46,7 +46,7 @@ class Policy(BaseModel):
     messages : list of str or None
         The only tasks that are done, by name, in which a star stands for anything.
     extremes : bool
-        If false, no exact minimum and maximum of a column leave, but for secure sums, see `fedkin.core.tasks.Task`.
+        If false, no exact minimum and maximum of a column leave, see `fedkin.core.client.Client`.
     epsilon, epsilon_per_run : float or None
         Budget of all runs together, of which the smaller of this and the site's file holds, and that of each run.
     valid_until : date or None
@@ -329,8 +329,6 @@ class Site:
         self.policy.check_day()
         with trusted_packages(self.packages, _WHY, self.policy.check_allowed):
             task = known_task(request.task)
-        if task.extremes and not self.policy.extremes:  # its own reply; in a secure sum they are hidden
-            raise refusal_by("extremes")
         reason = None
         if task.moves_data and not self.simulated:
             reason = "would have the site's samples sent away, so it is not done here"

@@ -69,18 +69,17 @@ def symmetric(triangle: Tensor, width: int) -> Tensor:
 class Components:
     """Principal components, as a projection of features: ``(features - mean) @ directions``, in float32.
 
-    `directions` ``(width, d)`` have unit length, unless features were standardised or components scaled; `variances`
-    ``(d,)`` are those before any scaling, largest first.
+    `directions` ``(width, d)`` have unit length, unless components were scaled; `variances` ``(d,)`` are those before
+    any scaling, largest first.
     """
 
     mean: Tensor
     directions: Tensor
     variances: Tensor
 
-    def explained_variance(self, pooled: FeatureMoments, standardised: bool) -> float:
-        """Return the fraction of the features' variance, standardised or not, that the components explain."""
-        variances = pooled.scatter.diagonal() / pooled.count
-        total = float((variances > 0).sum() if standardised else variances.sum())
+    def explained_variance(self, pooled: FeatureMoments) -> float:
+        """Return the fraction of the features' variance that the components explain."""
+        total = float((pooled.scatter.diagonal() / pooled.count).sum())
         return float(self.variances.sum()) / total if total > 0 else 1.0
 
     def unit(self) -> Self:
@@ -104,7 +103,7 @@ def moments_of(rows: Tensor) -> FeatureMoments:
     return FeatureMoments(float(len(rows)), total, scatter)
 
 
-def components(pooled: FeatureMoments, count: int, standardise: bool = False) -> Components:
+def components(pooled: FeatureMoments, count: int) -> Components:
     """Compute the leading principal components, at least one, from the moments of all samples.
 
     There are at most `count`, and fewer if fewer have any variance. With more features than that, components are left
@@ -112,18 +111,8 @@ def components(pooled: FeatureMoments, count: int, standardise: bool = False) ->
     (Marchenko and Pastur 1967), and a quarter more. Without noise, those are left out whose variance may be rounding:
     outer products are float32, so that the rank is that of a float32 matrix, as `numpy.linalg.matrix_rank` decides it.
     Signs are such that the largest entry of a direction is positive.
-
-    `standardise` divides each feature by its standard deviation first; those that do not vary are left out.
     """
-    covariance = pooled.scatter / pooled.count
-    variances = covariance.diagonal().clamp_min(0)
-    scale = torch.ones_like(variances)
-    if standardise:
-        # What is below this part of the squared mean is rounding in single precision.
-        varies = variances > 1e-13 * (pooled.total / pooled.count).square()
-        scale = torch.where(varies, variances.clamp_min(torch.finfo(torch.float64).tiny).rsqrt(), 0.0)
-        covariance = scale[:, None] * covariance * scale
-    values, vectors = torch.linalg.eigh(covariance)
+    values, vectors = torch.linalg.eigh(pooled.scatter / pooled.count)
     width = len(values)
     floor = width * torch.finfo(torch.float32).eps * float(values[-1])
     if width > count:
@@ -133,7 +122,7 @@ def components(pooled: FeatureMoments, count: int, standardise: bool = False) ->
     count = max(1, int((values > floor).sum()))
     values, vectors = values[:count], vectors[:, :count]
     largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
-    directions = scale[:, None] * vectors * largest.sign()
+    directions = vectors * largest.sign()
     return Components((pooled.total / pooled.count).float(), directions.float().contiguous(), values.float())
 
 
@@ -183,29 +172,6 @@ def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     projected = (axes @ leading @ leading.T @ back.T)[:, discrete]
     turned = torch.linalg.eigh(projected.T @ covariance @ projected).eigenvectors[:, -shared:]
     return torch.cat([continuous, projected @ turned], 1)
-
-
-def unexplained_covariance(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
-    """Return the covariance of what a linear regression on all other columns leaves of each discrete column.
-
-    Arguments are those of `shared_basis`. The result is float64 ``(width, width)``, 0 for continuous features and
-    between columns, because discrete columns vary independently within clusters. Copies are one column.
-    """
-    joined, width = _without_copies(covariance, blocks), len(blocks)
-    # Indicators of a column's categories add up to 1, so that without it the covariance has no inverse.
-    ridge = 1e-6 * float(covariance.trace()) / width or 1.0
-    # What is left of a block is the inverse of its part of the precision matrix, so one inverse serves all of them.
-    precision = torch.linalg.inv(covariance + ridge * torch.eye(width, dtype=covariance.dtype))
-    unexplained = torch.zeros_like(covariance)
-    for block in joined[joined >= 0].unique():
-        members = (joined == block).nonzero()[:, 0]
-        residual = torch.linalg.inv(precision[members][:, members])
-        residual -= ridge * torch.eye(len(members), dtype=covariance.dtype)
-        predictors = width - len(members)
-        # A regression on many columns takes too much of few samples; twice is the most that is given back.
-        factor = min(samples / max(samples - predictors, 1), 2.0) if predictors else 1.0
-        unexplained[members[:, None], members] = residual * factor
-    return unexplained
 
 
 def _without_copies(covariance: Tensor, blocks: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class FLUXMethod(OneShotMethod):
         return self.after_round(state, means, rounds=state.rounds + 1), record
 
     def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> Replies[Tensor]:
-        how = self._how(state)
+        how = self.how(state)
         shape = (1 + how["module"]["classes"], state.projection.shape[1])
         expected = {"means": reals(*shape), "deviations": reals(*shape, minimum=_ABSENT)}
         replies = fed.ask(describe_distribution, dict.fromkeys(clients, how), expected)
@@ -117,9 +117,9 @@ class FLUXMethod(OneShotMethod):
 
     def result(self, state: FLUXState) -> dict[str, Any]:
         more = {"lowest": state.lowest, "highest": state.highest}
-        return super().result(state) | self._how(state) | more
+        return super().result(state) | more
 
-    def _how(self, state: FLUXState) -> dict[str, Any]:
+    def how(self, state: FLUXState) -> dict[str, Any]:
         """Return the settings of descriptors: the model (before the first, that of all clients) and the projection."""
         reference = state.reference if state.reference.numel() else state.models[0]
         how = {"module": state.module, "reference": reference, "projection": state.projection}

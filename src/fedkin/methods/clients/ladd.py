@@ -67,7 +67,7 @@ class LADDMethod(OneShotMethod):
         return (4 if self.n_clusters == "auto" else self.n_clusters) + 1
 
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:
-        how = self._how(state)
+        how = self.how(state)
         length = (how["segments"] * math.prod(window_shape(state.module["shape"], self.window)),)
         return fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length}).map(itemgetter("style"))
 
@@ -81,9 +81,6 @@ class LADDMethod(OneShotMethod):
         best = max(scores, key=scores.__getitem__, default=counts[0])
         return torch.tensor(renumbered(labels[best].tolist())), {"mode": "k-means"}
 
-    def result(self, state: OneShotState) -> dict[str, Any]:
-        return super().result(state) | self._how(state)
-
     @staticmethod
     def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:
         return style_of(client, result)[0]
@@ -92,7 +89,7 @@ class LADDMethod(OneShotMethod):
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
         return bool(result["style"] == "class")
 
-    def _how(self, state: OneShotState) -> dict[str, Any]:
+    def how(self, state: OneShotState) -> dict[str, Any]:
         segments = state.module["classes"] if self.style == "class" else 1
         return {"style": self.style, "window": self.window, "segments": segments}
 

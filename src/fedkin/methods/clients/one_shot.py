@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.nearest import pairwise_distances
-from fedkin.core import Client, Federation, FedkinError, Record
+from fedkin.core import Client, Federation, FedkinError, Payload, Record
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import display_name
 from fedkin.methods.clients.client_method import (
@@ -86,6 +86,10 @@ class OneShotMethod(ClientMethod):
 
         A ``note`` or ``warning`` among these is for the user.
         """
+
+    def how(self, state: Any) -> Payload:
+        """Return what clients make messages by, which a result has, too."""
+        return {}
 
     def aligned(self, state: Any, messages: Tensor) -> tuple[Any, Tensor]:
         """Bring the first messages ``(m, d)`` to a common form, which the state keeps; by default unchanged."""
@@ -177,7 +181,8 @@ class OneShotMethod(ClientMethod):
         """Return the common result with the clusters' mean messages ``(K, d)``; d is 0 before there are messages."""
         members = [state.messages[state.labels == k] for k in range(len(state.models) if state.messages.numel() else 0)]
         means = [part.double().mean(0).float() for part in members]
-        return super().result(state) | {"centroids": torch.stack(means) if means else torch.zeros(len(state.models), 0)}
+        centroids = torch.stack(means) if means else torch.zeros(len(state.models), 0)
+        return super().result(state) | {"centroids": centroids} | self.how(state)
 
 
 def least_clients(min_size: int | None, clients: int) -> int:

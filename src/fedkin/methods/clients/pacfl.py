@@ -61,13 +61,13 @@ class PACFLMethod(OneShotMethod):
     )
 
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:
-        how = self._how(state)
+        how = self.how(state)
         length = how["segments"] * self.vectors * math.prod(state.module["shape"])
         replies = fed.ask(describe_subspace, dict.fromkeys(clients, how), {"vectors": (length,)})
         return replies.map(itemgetter("vectors"))
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        angles = angles_between(sets_of(messages, self._how(state)), self.angle)
+        angles = angles_between(sets_of(messages, self.how(state)), self.angle)
         labels = cut_tree(angles, "average", None if self.threshold == "auto" else self.threshold)
         return labels, {"mode": "principal angles"}
 
@@ -83,7 +83,7 @@ class PACFLMethod(OneShotMethod):
         return vectors_of(client, result)
 
     def result(self, state: OneShotState) -> dict[str, Any]:
-        result = super().result(state) | self._how(state) | {"angle": self.angle, "messages": state.messages}
+        result = super().result(state) | {"angle": self.angle, "messages": state.messages}
         del result["centroids"]  # a mean of subspaces is not a subspace
         return result
 
@@ -91,7 +91,7 @@ class PACFLMethod(OneShotMethod):
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
         return bool(result["bases"] == "class")
 
-    def _how(self, state: OneShotState) -> dict[str, Any]:
+    def how(self, state: OneShotState) -> dict[str, Any]:
         segments = state.module["classes"] if self.bases == "class" else 1
         return {"bases": self.bases, "count": self.vectors, "segments": segments}
 

@@ -15,7 +15,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from fedkin.clustering.nearest import share_margin
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
+from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import is_count, positive, reals, updates
@@ -86,10 +86,7 @@ class DECMethod(SampleMethod):
 
     def init(self, fed: Federation) -> DECState:
         """Ask clients for the shape of their samples."""
-        facts = describe_clients(fed)
-        if self.n_clusters > (total := sum(facts.samples.values())):
-            raise FedkinError(f"method.n_clusters is {self.n_clusters}, but all clients together hold {total} samples.")
-        return DECState(width=math.prod(facts.shape))
+        return DECState(width=math.prod(describe_clients(fed).shape))
 
     def step(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
         """Cluster all samples, and send clients the result."""

@@ -14,7 +14,7 @@ from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Traits
-from fedkin.core.replies import common_shape, is_count, is_flag, is_shape
+from fedkin.core.replies import common_shape, is_flag, is_shape
 from fedkin.features.extractors import EMBEDDED, is_encoder
 
 FINAL_ATTEMPTS = 5
@@ -128,23 +128,21 @@ def assigned(x: Tensor, result: Mapping[str, Any], method: type[Any]) -> dict[st
 class Facts:
     """Facts about the clients' data, which a method needs before its first step.
 
-    They are the shape of a sample, (features,) or (channels, height, width), numbers of samples by client, and whether
-    all values lie in [0, 1].
+    They are the shape of a sample, (features,) or (channels, height, width), and whether all values lie in [0, 1].
     """
 
     shape: tuple[int, ...]
-    samples: dict[int, int]
     unit: bool
 
 
 @block_task(
     takes={},
-    holds={"shape": is_shape, "samples": is_count, "unit": is_flag},
-    sends="What columns there are, or how large a picture is, and how many rows",
+    holds={"shape": is_shape, "unit": is_flag},
+    sends="What columns there are, or how large a picture is",
     fewest="none",
 )
 def describe(block: Block, payload: Payload) -> Payload:
-    """Send the shape of a sample, the number of samples, and whether all their values lie in [0, 1]."""
+    """Send the shape of a sample, and whether all values of the samples lie in [0, 1]."""
     lowest, highest = (extreme(block.x.flatten(1), 1) for extreme in (torch.amin, torch.amax))
     samples = torch.full((len(block),), block.x.shape[1])
     return {"shape": list(block.x.shape[2:]), "samples": samples, "unit": (lowest >= 0) & (highest <= 1)}
@@ -156,8 +154,7 @@ def describe_clients(fed: Federation) -> Facts:
     Raises FedkinError if samples of two clients differ in shape, or a client cannot be reached.
     """
     replies = fed.keep_majority(fed.ask_until_all_reply(describe, {}))
-    samples = dict(zip(replies, replies.each("samples"), strict=True))
-    return Facts(common_shape(replies), samples, all(replies.each("unit")))
+    return Facts(common_shape(replies), all(replies.each("unit")))
 
 
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> Replies[Payload]:

@@ -23,7 +23,7 @@ from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
-from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_number, uint8, updates, within
+from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_flag, uint8, updates, within
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
 from fedkin.methods.clients.embedding.class_sums import (
     EPSILON,
@@ -157,8 +157,7 @@ class EmbeddingMethod(OneShotMethod):
 
     def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
         """Return an untrained encoder for the clients' data."""
-        replies = fed.ask_until_all_reply(extent, {}).values()
-        in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
+        in_unit = all(reply["unit"] for reply in fed.ask_until_all_reply(send_range, {}).values())
         name = choose_autoencoder(shape) if self.autoencoder == "auto" else self.autoencoder
         encoder = Encoder.of({"name": name, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
         return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
@@ -210,7 +209,7 @@ class EmbeddingMethod(OneShotMethod):
         """The budget of a sample as mu of Gaussian differential privacy."""
         return gaussian_mu(self._sample_epsilon, self.delta)
 
-    def _how(self, state: EmbeddingState) -> dict[str, Any]:
+    def how(self, state: EmbeddingState) -> dict[str, Any]:
         """Return what clients make messages by."""
         how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
         if self.message == "sums":
@@ -220,7 +219,7 @@ class EmbeddingMethod(OneShotMethod):
         return how | {"flip": self.flip if self.epsilon is None else flip_probability(self.epsilon, bits)}
 
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> Replies[Tensor]:
-        how = self._how(state)
+        how = self.how(state)
         if self.message == "sums":
             return ask_class_sums(fed, how, clients)
         bits = state.segments * Encoder.of(state.encoder).width
@@ -229,7 +228,7 @@ class EmbeddingMethod(OneShotMethod):
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """Cluster the clients by the tree of their bits (algorithm 2), or by that of class means."""
-        (count, length), how, rng = messages.shape, self._how(state), fed.rng("grouping")
+        (count, length), how, rng = messages.shape, self.how(state), fed.rng("grouping")
         smallest = least_clients(self.min_size, count)
         values: dict[str, Any] = {"noise_source": noise_source(fed)}
         if self.message == "sums":
@@ -256,9 +255,6 @@ class EmbeddingMethod(OneShotMethod):
     @staticmethod
     def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:
         return unseen_class_sums(client, result) if "deviation" in result else message_of(client, result)[0]
-
-    def result(self, state: EmbeddingState) -> dict[str, Any]:
-        return super().result(state) | self._how(state)
 
     @staticmethod
     def true_bits(client: Client, result: Mapping[str, Any]) -> Tensor:
@@ -293,16 +289,10 @@ ANSWERS, FILLING = LASTING + "answers", LASTING + "filling"
 """
 
 
-@client_task(
-    takes={},
-    holds={"least": is_number, "greatest": is_number},
-    extremes=True,
-    sends="The smallest and the largest value of all rows",
-    fewest="extremes",
-)
-def extent(client: Client, payload: Payload) -> Payload:
-    """Report the lowest and the highest value of a client's samples."""
-    return {"least": float(client.x.min()), "greatest": float(client.x.max())}
+@client_task(takes={}, holds={"unit": is_flag}, sends="Whether all values lie between 0 and 1", fewest="none")
+def send_range(client: Client, payload: Payload) -> Payload:
+    """Report whether all values of a client's samples lie in [0, 1]."""
+    return {"unit": bool(client.x.min() >= 0) and bool(client.x.max() <= 1)}
 
 
 @training_task(

@@ -199,7 +199,7 @@ def _components(sums: ClientSums, state: KinGraphState, min_members: int, count:
     leading, explained = leading_components(moments, state, count)
     leading = leading.unit()
     values = {"features": state.features, "components": len(leading.variances), "explained": explained}
-    return state.at(leading, moments), values
+    return state.at(leading), values
 
 
 def _differences(sums: ClientSums, state: KinGraphState) -> Step:

@@ -25,13 +25,12 @@ from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Nodes, Positive, Values
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
-from fedkin.features.extractors import EMBEDDED, is_encoder
+from fedkin.features.extractors import is_encoder
 from fedkin.features.pca import width_kept
 from fedkin.methods.samples.kingraph.common_micro_clusters import common_step
 from fedkin.methods.samples.kingraph.kingraph_space import (
     MAX_BROADCAST,
     KinGraphState,
-    are_better_separated,
     cut_nodes,
     described,
     features_of,
@@ -87,7 +86,6 @@ class KinGraphValues(Values, total=False):
     scales: list[dict[str, Any]]
     stability: float | None
     agreement: float | None
-    categories_downweighted: bool
     turned: float
     exchanges: int
     sums: str
@@ -191,18 +189,12 @@ class KinGraphMethod(SampleMethod):
         table = (len(shape) == 1 and name != "flat-gradients") or is_encoder(name)
         width = named.width_of(name, shape)
         kept = width_kept(width, is_encoder(name))
-        if self.epsilon is None:
-            # Columns are prepared already, and the scales of embeddings are a part of them.
-            bound, standardise = None, table and name not in ("raw", EMBEDDED)
-        else:
-            bound, standardise = math.sqrt(kept) if table else _UNIT, False
         return KinGraphState(
             features=name,
             blocks=blocks if table and name == "raw" and kept == width else blocks[:0],
             width=kept,
             projection=draw_seed(fed.rng("projection")) if kept < width else None,
-            standardise=standardise,
-            bound=bound,
+            bound=None if self.epsilon is None else math.sqrt(kept) if table else _UNIT,
             common=common,
         )
 
@@ -307,12 +299,9 @@ class KinGraphMethod(SampleMethod):
         """
         number = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
-        how = (state.counts, self.neighbours, number, resolution, rng, state.discrete)
-        clusters, found = node_clusters(state.centroids, *how)
-        if resolution is None and (second := state.with_categories_downweighted()) is not state:
-            of_second = node_clusters(second.centroids, *how)
-            if are_better_separated(second.centroids, of_second[0], clusters, of_second[1]):
-                state, clusters, found = second, of_second[0], {**of_second[1], "categories_downweighted": True}
+        clusters, found = node_clusters(
+            state.centroids, state.counts, self.neighbours, number, resolution, rng, state.discrete
+        )
         values = {"phase": "graph", **found, **({"micro_clusters": len(state.own)} if len(state.own) else {})}
         scales = [{**scale, "labels": torch.from_numpy(scale["labels"]).short()} for scale in found["scales"]]
         values["scales"] = without_labels(scales)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
-from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from fedkin.clustering.graph.cut import FEW_DIMENSIONS, Discrete
@@ -41,7 +40,6 @@ from fedkin.features.pca import (
     components,
     random_projection,
     shared_basis,
-    unexplained_covariance,
     width_kept,
 )
 from fedkin.methods.samples.private_releases import send_shape
@@ -68,8 +66,8 @@ class KinGraphState(State):
     features : str
     width : int
         Name and number of the features by which samples are compared.
-    common, standardise : bool
-        Whether micro-clusters are common to all clients, and features standardised before the principal components.
+    common : bool
+        Whether micro-clusters are common to all clients.
     projection : int or None
         Seed of the random projection of too many features.
     bound : float or None
@@ -80,14 +78,8 @@ class KinGraphState(State):
         With differential privacy, the noisy total number of samples.
     mean, directions, variances : Tensor
         The principal components, once found; see `fedkin.features.pca.Components`.
-    unexplained : Tensor
-        float64 ``(d, d)``, along the components, what other columns leave of discrete ones, see
-        `unexplained_covariance`; empty without discrete columns beside others.
     whitened : bool
         Whether directions are whitened by the scatter between neighbours.
-    downweighting, downweighted : Tensor, bool
-        float32 ``(d, d)``, takes points to the second space, see `downweighting_matrix`, empty if there is none; and
-        whether directions and centroids are there.
     centroids, counts, clusters : Tensor
         float32 ``(m, d)``, nodes of the graph; int64 ``(m,)``, samples and cluster of each.
     own : Tensor
@@ -102,7 +94,6 @@ class KinGraphState(State):
     features: str = "raw"
     width: int = 0
     common: bool = False
-    standardise: bool = False
     projection: int | None = None
     bound: float | None = None
     blocks: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
@@ -110,10 +101,7 @@ class KinGraphState(State):
     mean: Tensor = field(default_factory=lambda: torch.zeros(0))
     directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     variances: Tensor = field(default_factory=lambda: torch.zeros(0))
-    unexplained: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     whitened: bool = False
-    downweighting: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    downweighted: bool = False
     centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
@@ -129,30 +117,14 @@ class KinGraphState(State):
         steps = self.steps - 1 - (self.head["rounds"] if self.head else 0)
         return replace(self, steps=steps, finished=False, clusters=self.clusters[:0], scales=[], head={})
 
-    def with_categories_downweighted(self) -> KinGraphState:
-        """Return the state with directions and nodes in the second space, where it stays; itself if there is none."""
-        if self.downweighted or not len(self.downweighting):
-            return self
-        directions, centroids = self.directions @ self.downweighting, self.centroids @ self.downweighting
-        return replace(self, directions=directions, centroids=centroids, downweighted=True)
-
-    def at(self, found: Components, moments: FeatureMoments | None = None) -> KinGraphState:
-        """Return the state with the principal components `found`; `moments` are those of the features, if exact."""
-        at = replace(self, mean=found.mean, directions=found.directions, variances=found.variances)
-        if moments is None or at.discrete != "some":
-            return at
-        directions = found.directions.double()
-        left = unexplained_covariance(moments.scatter / moments.count, moments.count, self.blocks)
-        return replace(at, unexplained=directions.T @ left @ directions)
+    def at(self, found: Components) -> KinGraphState:
+        """Return the state with the principal components `found`."""
+        return replace(self, mean=found.mean, directions=found.directions, variances=found.variances)
 
     def without_differences(self, scatter: Tensor, samples: int) -> KinGraphState:
         """Return the state with directions `whitened` by the mean `scatter` between neighbours of so many samples."""
         ties = self.discrete != "none" and len(scatter) <= FEW_DIMENSIONS
-        directions = whitened(self.directions, scatter, samples, ties)
-        at = replace(self, whitened=True, directions=directions)
-        if not len(self.unexplained):
-            return at
-        return replace(at, downweighting=downweighting_matrix(scatter, self.unexplained, samples, ties))
+        return replace(self, whitened=True, directions=whitened(self.directions, scatter, samples, ties))
 
     @property
     def discrete(self) -> Discrete:
@@ -260,13 +232,13 @@ def leading_components(found: FeatureMoments, state: KinGraphState, count: int) 
     Discrete columns are replaced by what they share with others, see `shared_basis`; there are at most `count`.
     """
     if not (state.blocks >= 0).any():
-        leading = components(found, count, state.standardise)
-        return leading, leading.explained_variance(found, state.standardise)
+        leading = components(found, count)
+        return leading, leading.explained_variance(found)
     basis = shared_basis(found.scatter / found.count, found.count, state.blocks)
     shared = found.along(basis)
-    leading = components(shared, count, state.standardise)
+    leading = components(shared, count)
     directions = (basis @ leading.directions.double()).float()
-    explained = leading.explained_variance(shared, state.standardise)
+    explained = leading.explained_variance(shared)
     return replace(leading, mean=(found.total / found.count).float(), directions=directions), explained
 
 
@@ -339,53 +311,6 @@ def nodes_of_samples(client: Client, own: Tensor) -> Votes:
         return memory
     nodes = own[own[:, 0] == client.id, 1][client.state["micro_clusters"]]
     return Votes(nodes[:, None].int(), torch.ones(len(nodes), 1))
-
-
-# A second space in which the discrete columns of a table count by how little other columns explain of them.
-#
-# Neighbours mostly have the same categories, so that whitening by their differences takes categories for directions in
-# which clusters differ, and one category beside two numbers outweighs these. In the second space a category varies
-# between neighbours at least as much as a linear regression on all other columns leaves of it. That is right where
-# numbers show clusters, and wrong where categories alone do. So clusters are found in both spaces, and those of the
-# second are taken if resamples hardly change them and they are better separated there than those of the first.
-
-
-_STABLE = 0.95
-"""Minimum stability of clusters in the second space. On R's tables whose classes are categories it is at most 0.82."""
-
-
-def downweighting_matrix(scatter: Tensor, unexplained: Tensor, samples: int, ties: bool) -> Tensor:
-    """Return the matrix that takes points to the second space: float32 ``(d, d)``, empty if both are the same.
-
-    The `scatter` between neighbours and `unexplained`, what other columns leave of discrete ones, are float64
-    ``(d, d)``; the other arguments are those of `whitened`.
-    """
-    missing, axes = torch.linalg.eigh(unexplained - scatter)
-    if not (missing > 0).any():
-        return torch.zeros(0, 0)
-    raised = scatter + (axes * missing.clamp_min(0)) @ axes.T
-    same = torch.eye(len(scatter))
-    first, second = (whitened(same, each, samples, ties).double() for each in (scatter, raised))
-    matrix: Tensor = torch.linalg.solve(first, second)
-    return matrix.float()
-
-
-def are_better_separated(points: Tensor, clusters: Tensor, others: Tensor, evidence: dict[str, Any]) -> bool:
-    """Return whether clusters of the second space are taken.
-
-    `points`, float32 ``(m, d)``, are in the second space, `clusters` those found there with their `evidence`, see
-    `node_clusters`, and `others` those of the first space, both int64 ``(m,)``.
-    """
-    if evidence.get("stability", 0.0) < _STABLE or not clusters.any():
-        return False
-    return _silhouette(points, clusters) > _silhouette(points, others)
-
-
-def _silhouette(points: Tensor, clusters: Tensor) -> float:
-    """Return the mean silhouette of points; -1 of one cluster or single points."""
-    if not 1 < len(clusters.unique()) < len(clusters):
-        return -1.0
-    return float(silhouette_score(points.numpy(), clusters.numpy()))
 
 
 # Which columns of prepared rows are discrete: categories, truth values, and numbers with few values.

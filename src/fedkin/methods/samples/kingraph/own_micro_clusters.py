@@ -117,7 +117,7 @@ def _components(
         )
     leading, explained = leading_components(found, state, components)
     record.values.update(components=len(leading.variances), explained=explained)
-    return state.at(leading, found), record
+    return state.at(leading), record
 
 
 def _differences(fed: Federation, state: KinGraphState, min_members: int) -> tuple[KinGraphState | None, Record]:
