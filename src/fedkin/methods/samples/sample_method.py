@@ -144,8 +144,7 @@ class Facts:
 def describe(block: Block, payload: Payload) -> Payload:
     """Send the shape of a sample, and whether all values of the samples lie in [0, 1]."""
     lowest, highest = (extreme(block.x.flatten(1), 1) for extreme in (torch.amin, torch.amax))
-    samples = torch.full((len(block),), block.x.shape[1])
-    return {"shape": list(block.x.shape[2:]), "samples": samples, "unit": (lowest >= 0) & (highest <= 1)}
+    return {"shape": list(block.x.shape[2:]), "unit": (lowest >= 0) & (highest <= 1)}
 
 
 def describe_clients(fed: Federation) -> Facts:
