@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -109,6 +110,26 @@ def test_photographs_of_any_size_are_clustered_and_predicted(form: str, exported
     assert adjusted_rand_score(np.arange(24) % 2, np.concatenate(model.labels_)) == 1
     again = pickle.loads(pickle.dumps(model))
     assert (again.predict(given["pictures"]["site-0"]) == model.labels_["site-0"]).all()
+
+
+def test_a_column_that_names_images_is_compared_by_what_they_show(exported: str, tmp_path: Path) -> None:
+    rng, frames = np.random.default_rng(0), {}
+    for site in ("north", "south"):
+        (tmp_path / site).mkdir()
+        pictures = photographs(12, 0)
+        for row, picture in enumerate(pictures):
+            picture.save(tmp_path / site / f"{row}.png")
+        names = [f"{site}/{row}.png" for row in range(11)] + [None]
+        frames[site] = pd.DataFrame({"photo": names, "age": rng.normal(50, 1, 12)})
+        frames[site].to_csv(tmp_path / f"{site}.csv", index=False)
+    model = fedkin.KMeans(n_clusters=2, encode=exported, random_state=0)
+    labels = model.fit([tmp_path / "north.csv", tmp_path / "south.csv"]).labels_
+    assert [adjusted_rand_score(np.arange(11) % 2, each[:11]) for each in labels] == [1, 1]
+    np.testing.assert_array_equal(model.predict(tmp_path / "south.csv"), labels[1])
+    absolute = [frame.assign(photo=f"{tmp_path}/" + frame.photo) for frame in frames.values()]
+    np.testing.assert_array_equal(model.predict(absolute[1]), labels[1])
+    with pytest.warns(fedkin.FedkinWarning, match="Column 'photo' holds images and is left out.*encode="):
+        fedkin.KMeans(n_clusters=2).fit(absolute)
 
 
 def test_inner_folders_are_labels_and_no_features(exported: str, tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ def _texts(client: Client) -> list[str] | None:
     columns = [] if client.samples is None else [client.samples]
     if client.samples is None and client.table is not None:
         columns = [column.texts for column in client.table.texts.values() if column.rows is not None]
-    are_texts = all(column.kind == "texts" and len(column) == len(client) for column in columns)
-    if "clusters" not in client.state or not columns or not are_texts:
+    columns = [column for column in columns if column.kind == "texts"]
+    if "clusters" not in client.state or not columns or any(len(column) != len(client) for column in columns):
         return None
     rows = zip(*(column.items for column in columns), strict=True)
     return [" ".join(str(content(item, "texts", "the site")) for item in row) for row in rows]

@@ -473,13 +473,14 @@ def population_of(sites: Sequence[Dataset], is_named: bool, test_fraction: float
 
 
 def note_on_texts(tables: Sequence[Table | None]) -> list[str]:
-    """Return a sentence on each column of free text that is left out, since there is no encoder."""
+    """Return a sentence on each column of texts, images or series that is left out, since there is no encoder."""
     columns = [item for table in tables if table for item in table.texts.items()]
-    how = setting("encode", SUGGESTED["texts"])
+    kinds = {name: column.texts.kind for name, column in columns if column.rows is None}
     return [
-        f"Column '{name}' holds free text and is left out; {how} to compare what it says, or name it in "
-        f"{option('drop')} or {option('categorical')}."
-        for name in dict.fromkeys(name for name, column in columns if column.rows is None)
+        f"Column '{name}' holds {'free text' if kind == 'texts' else kind} and is left out; "
+        f"{setting('encode', SUGGESTED[kind])} to compare what it {'says' if kind == 'texts' else 'shows'}, or name it "
+        f"in {option('drop')} or {option('categorical')}."
+        for name, kind in kinds.items()
     ]
 
 

@@ -82,11 +82,12 @@ def with_embeddings(data: Dataset, options: TableOptions, origin: str) -> Datase
 
 
 def _with_texts(data: Dataset, table: Table, encoder: SampleEncoder | None, origin: str) -> Dataset:
-    """Return a data set whose table has embeddings of its texts; of a single column of texts these alone."""
-    if encoder is None or not encoder.takes("texts"):
+    """Return a data set whose table has embeddings of its texts and files; of a single such column these alone."""
+    columns = {} if encoder is None else {n: c for n, c in table.texts.items() if encoder.takes(c.texts.kind)}
+    if encoder is None or not columns:
         return data
-    how, texts = encoder.fingerprint() or encoder.name, {}
-    for name, column in table.texts.items():
+    how, texts = encoder.fingerprint() or encoder.name, dict(table.texts)
+    for name, column in columns.items():
         filled = [row for row, text in enumerate(column.texts.items) if text]
         embeddings = encoded(column.texts.rows(torch.tensor(filled)), encoder, origin) if filled else torch.zeros(0, 1)
         rows = torch.full((len(column.texts), embeddings.shape[1]), torch.nan)

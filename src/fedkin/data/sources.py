@@ -252,6 +252,7 @@ def read_file(
         frame = read_sheet(path, origin, options.sheet)
     else:
         frame = read_csv(path, origin, options.encoding)
+    frame.attrs["folder"] = path.parent  # for columns that name files
     return frame_to_dataset(frame, path.name, origin, label, cluster, options)
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from torch import Tensor
 from fedkin.core.client import Client, Column, Samples, Table, TextColumn
 from fedkin.core.errors import FedkinError, mid_sentence, no_column, option, refuse, setting
 from fedkin.core.replies import MAX_NUMBER
+from fedkin.data.names import KINDS, ending_of
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_LABELS, NO_OPTIONS, TableOptions
 
 if TYPE_CHECKING:
@@ -304,9 +306,8 @@ def frame_to_table(
     values: list[Values] = []
     texts: dict[str, TextColumn] = {}
     for name, (_, cells) in zip(names, frame.items(), strict=True):
-        if _is_text(cells, name, options):
-            items = [composed(cell).strip() if isinstance(cell, str) else "" for cell in cells]
-            texts[name] = TextColumn(Samples("texts", items))
+        if (samples := _samples(cells, name, Path(frame.attrs.get("folder", ".")), options)) is not None:
+            texts[name] = TextColumn(samples)
             continue
         try:
             column, numbers = read_column(cells, name, origin, options)
@@ -327,16 +328,25 @@ def frame_to_table(
     return Table(tuple(columns), torch.from_numpy(stacked), options.id, texts)
 
 
-def _is_text(cells: pd.Series, name: str, options: TableOptions) -> bool:
-    """Return whether a column is free text: named so, or nearly all different and mostly of four words and more."""
-    if name in options.text:
-        return True
-    if cells.dtype.kind not in "OT" or options.features or name in (*options.categorical, *options.ordinal, options.id):
-        return False
-    filled = [cell for cell in cells.dropna() if isinstance(cell, str) and cell.strip()]
-    if len(filled) < MIN_MEMBERS or len(set(filled)) < 0.9 * len(filled):
-        return False
-    return 2 * sum(len(text.split()) > 3 for text in filled) > len(filled)
+def _samples(cells: pd.Series, name: str, folder: Path, options: TableOptions) -> Samples | None:
+    """Return a column's images, texts or series, of which it names files in `folder`, or its free text.
+
+    Free text is named so, or nearly all different and mostly of four words and more. ``None`` of all other columns.
+    """
+    others = (*options.categorical, *options.ordinal, options.id)
+    if name not in options.text and (cells.dtype.kind not in "OT" or name in others):
+        return None
+    texts = [composed(str(cell)).strip() if isinstance(cell, str | Path) else "" for cell in cells]
+    filled = [text for text in texts if text]
+    kind = KINDS.get(ending_of(filled[0])) if filled else None
+    if kind and all(KINDS.get(ending_of(text)) == kind for text in filled) and (folder / filled[0]).is_file():
+        return Samples(kind, [folder / text if text else "" for text in texts])
+    if name not in options.text:
+        if options.features or len(filled) < MIN_MEMBERS or len(set(filled)) < 0.9 * len(filled):
+            return None
+        if 2 * sum(len(text.split()) > 3 for text in filled) <= len(filled):
+            return None
+    return Samples("texts", texts)
 
 
 # Kinds of columns.
