@@ -152,8 +152,3 @@ def flat_gradients(x: Tensor) -> Tensor:
     """Return the `gradients` of square images whose pixels are the columns of ``(n, width)``."""
     side = side_of(x.shape[1]) if x.ndim == 2 else None
     return gradients(x if side is None else x.unflatten(1, (1, side, side)))
-
-
-def all_flat_images(answers: list[bool | None]) -> bool:
-    """Return whether clients' samples are flat images: some client's are, and no other's are clearly none."""
-    return True in answers and False not in answers

@@ -147,9 +147,14 @@ class CFLGPMethod(ClientMethod):
             # A running mean: the updates of earlier rounds need not be kept.
             means[turn, row].lerp_(profile, 1 / int(counts[turn, row]))
         described = counts.any(0).nonzero()[:, 0]
-        matrix = gradient_matrix(means[:, described], counts[:, described])
+        columns = []  # clients' mean updates of one model after another; those of the other clients for what it lacks
+        for profile, trained in zip(means[:, described].double(), counts[:, described] > 0, strict=True):
+            if trained.any():
+                columns.append(torch.where(trained[:, None], profile, profile[trained].mean(0)))
         count, rng = self.n_clusters, fed.rng("kmeans", state.steps)
-        parts = torch.tensor(renumbered(k_means(reduced(matrix, count), count, rng).labels.tolist()))
+        leading, values, _ = torch.linalg.svd(torch.cat(columns, 1), full_matrices=False)
+        points = leading[:, :count] * values[:count]
+        parts = torch.tensor(renumbered(k_means(points, count, rng).labels.tolist()))
         before, labels = labels[described], labels.clone()
         labels[described] = matched_labels(parts, before, count) if (before != UNKNOWN).any() else parts
         return dataclasses.replace(state, profiles=means, counts=counts), labels
@@ -173,23 +178,3 @@ def train_and_profile(client: Client, payload: Payload) -> Training:
     if "criterion" in payload:
         update = (yield from trained_update(training_of(client, payload, payload["criterion"])))["update"]
     return {**reply, "profile": update[payload["places"]]}
-
-
-def gradient_matrix(profiles: Tensor, counts: Tensor) -> Tensor:
-    """Return each client's mean updates of all models, concatenated: float64 ``(n, K * coordinates)``.
-
-    `profiles` are ``(K, n, coordinates)``, and `counts` ``(K, n)`` the numbers of updates in each mean; where it is 0,
-    the mean of the other clients is used. Models that no client has trained are left out.
-    """
-    parts = []
-    for profile, trained in zip(profiles.double(), counts > 0, strict=True):
-        if trained.any():
-            parts.append(torch.where(trained[:, None], profile, profile[trained].mean(0)))
-    return torch.cat(parts, 1)
-
-
-def reduced(matrix: Tensor, directions: int) -> Tensor:
-    """Return rows ``(n, width)`` projected on the first singular vectors: ``(n, directions)``."""
-    rows, values, _ = torch.linalg.svd(matrix, full_matrices=False)
-    points: Tensor = rows[:, :directions] * values[:directions]
-    return points

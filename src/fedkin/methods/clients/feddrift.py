@@ -14,10 +14,9 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Interval
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 from torch import Tensor
 
+from fedkin.clustering.from_distances import cut_tree
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, candidates, is_amount, reals, updates, within
@@ -93,23 +92,21 @@ class FedDriftMethod(ClientMethod):
         missing: dict[int, str] = {}
         values: dict[str, Any] = {}
         if state.steps == 0:
-            state = self._first_state(fed, state)
+            # In the first time step every client has a model of its own, with an error of 1.
+            rows, labels, errors = fed.present, state.labels.clone(), state.errors.clone()
+            labels[rows], errors[rows] = torch.arange(len(rows)), 1.0
+            models = state.models.repeat(len(rows), 1)
+            state = dataclasses.replace(state, labels=labels, errors=errors, models=models)
         elif state.steps % self.period == 0:
             state, values, missing = self._clustered(fed, state)
-        present, models = [i for i in self.participants(fed, state) if i not in missing], list(state.models)
+        present, by_cluster = [i for i in self.participants(fed, state) if i not in missing], list(state.models)
         clusters = self.known_clusters(state.labels, present)
-        starts = {client: models[cluster] for client, cluster in clusters.items()}
+        starts = {client: by_cluster[cluster] for client, cluster in clusters.items()}
         payloads, means = self.training(state, starts, held_out=self.held_out), self.means(state)
         replies = fed.stream(train_on_kept, payloads, {"update": updates(state.models.shape[1])})
         trained = self.add_each(means, replies, lambda client, reply: clusters[client])
         after = self.after_round(state, means)
         return after, round_record(fed, trained, state.labels, missing=missing, **values)
-
-    def _first_state(self, fed: Federation, state: FedDriftState) -> FedDriftState:
-        """Return the state at the beginning of the first time step, with an error of 1 for every client."""
-        rows, labels, errors = fed.present, state.labels.clone(), state.errors.clone()
-        labels[rows], errors[rows] = torch.arange(len(rows)), 1.0
-        return dataclasses.replace(state, labels=labels, errors=errors, models=state.models.repeat(len(rows), 1))
 
     def _clustered(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, dict[str, Any], dict[int, str]]:
         """Have all clients evaluate all models; return the state, who drifted and what merged, and who is missing."""
@@ -123,7 +120,10 @@ class FedDriftMethod(ClientMethod):
         weights = torch.tensor([float(reply["samples"]) for reply in replies.values()], dtype=torch.float64)
         placed, drifted = self.placed(state, rows, errors)
         members = self.members(state, placed, rows, errors)
-        merged, groups = self.merged(placed, errors_between(errors, weights, members), members)
+        shares = members.double() * weights[:, None]
+        # The mean error of every model (row) on every model's clients (column), 0 of models without clients.
+        between = errors.T @ shares / shares.sum(0).clamp_min(1e-12)
+        merged, groups = self.merged(placed, between, members)
         used, labels = merged.labels[merged.labels != UNKNOWN].unique(return_inverse=True)  # models that clients have
         renumbered = merged.labels.masked_scatter(merged.labels != UNKNOWN, labels)
         after = dataclasses.replace(merged, models=merged.models[used], labels=renumbered)
@@ -168,7 +168,8 @@ class FedDriftMethod(ClientMethod):
     def merged(self, state: FedDriftState, between: Tensor, members: Tensor) -> tuple[FedDriftState, list[list[int]]]:
         """Average similar models into one each; return the state and the lists of models merged.
 
-        `between` and `members` are as in `errors_between`.
+        `between`, float64 ``(K, K)``, has the mean error of every model (row) on every model's clients (column), and
+        `members`, bool ``(m, K)``, each model's clients.
         """
         compared = members.any(0).nonzero()[:, 0]
         if len(compared) < 2:
@@ -178,9 +179,8 @@ class FedDriftMethod(ClientMethod):
         errors = between[compared][:, compared]
         worse = errors - errors.diagonal()[:, None]
         distances = torch.maximum(worse, worse.T).clamp_min(0).fill_diagonal_(0)
-        tree = linkage(squareform(distances.numpy(), checks=False), "complete")
-        parts = torch.from_numpy(fcluster(tree, self.threshold, criterion="distance"))
-        for part in dict.fromkeys(parts.tolist()):  # in order of their first models
+        parts = cut_tree(distances, "complete", self.threshold)
+        for part in range(int(parts.max()) + 1):
             group = compared[parts == part]
             if len(group) > 1:
                 share = members[:, group].double().sum(0)
@@ -202,16 +202,6 @@ def _error_before(state: FedDriftState, row: int, best: int) -> float | None:
         return float(state.errors[row])
     of_cluster = state.errors[(state.labels == best) & (state.errors >= 0)]
     return float(of_cluster.mean()) if len(of_cluster) else None
-
-
-def errors_between(errors: Tensor, weights: Tensor, members: Tensor) -> Tensor:
-    """Return the mean error of every model (row) on every model's clients (column): float64 ``(K, K)``.
-
-    It is 0 for models without clients. `errors`, float64 ``(m, K)``, is the error of every model at each client;
-    `weights` ``(m,)`` are numbers of samples, and `members`, bool ``(m, K)``, each model's clients.
-    """
-    shares = members.double() * weights[:, None]
-    return errors.T @ shares / shares.sum(0).clamp_min(1e-12)
 
 
 HELD_OUT = "held_out"  # key of a client's state: which samples it never trains on

@@ -24,7 +24,7 @@ from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_flag, uint8, updates, within
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
+from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction, Trained, round_record
 from fedkin.methods.clients.embedding.class_sums import (
     EPSILON,
     ClassMeans,
@@ -142,18 +142,11 @@ class EmbeddingMethod(OneShotMethod):
 
     def init(self, fed: Federation) -> EmbeddingState:
         """Return the first state: the classifier, and the encoder from the file or a new one."""
-        shape, classes = self.described(fed)
+        state: EmbeddingState = super().init(fed)
+        shape = tuple(state.module["shape"])
         pretrained = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
         encoder = pretrained.fitted_to(shape, self.encoder or self.autoencoder)
-        classifier = self.classifier_for(shape, classes)
-        return EmbeddingState(
-            module=classifier.spec(),
-            models=classifier.initial(fed.rng("init"))[None],
-            labels=torch.full((len(fed.ids),), UNKNOWN),
-            encoder=encoder.spec(),
-            vector=pretrained.vector,
-            segments=classes,
-        )
+        return replace(state, encoder=encoder.spec(), vector=pretrained.vector, segments=state.module["classes"])
 
     def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
         """Return an untrained encoder for the clients' data."""

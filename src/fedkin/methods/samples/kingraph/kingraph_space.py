@@ -33,7 +33,7 @@ from fedkin.core.replies import (
 from fedkin.data.columns import aligned
 from fedkin.data.preparation import encoding_of
 from fedkin.features.extractors import drop, extract, is_encoder, kept_or_computed
-from fedkin.features.gradients import all_flat_images, flat_images
+from fedkin.features.gradients import flat_images
 from fedkin.features.pca import (
     Components,
     FeatureMoments,
@@ -179,7 +179,8 @@ def described(fed: Federation, private: bool) -> Described:
     replies = fed.keep_majority(fed.ask_until_all_reply(describe_columns, {"counted": not fed.secure_sums}))
     shape = common_shape(replies)
     blocks = common_blocks(replies.each("blocks"), shape[0] if len(shape) == 1 else 0)
-    flat = all_flat_images(replies.each("flat"))
+    answers = replies.each("flat")
+    flat = True in answers and False not in answers  # some client's are, and no other's are clearly none
     counts = {} if fed.secure_sums else dict(zip(replies, replies.each("samples"), strict=True))
     return Described(shape, blocks, flat, counts)
 
@@ -254,18 +255,14 @@ def without_labels(scales: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in scale.items() if name != "labels"} for scale in scales]
 
 
-def _are_counts(value: Any) -> bool:
-    """Whether `value` is a tensor; any counts, also noisy ones, are accepted, as votes do not use them."""
-    return isinstance(value, Tensor)
-
-
 @block_task(
     takes={
         "clusters": Optional(int64(None)), "confidence": Optional(reals(None)),
         "result": Optional(
             {
                 "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
-                "clusters": int64("nodes"), "counts": _are_counts,
+                "clusters": int64("nodes"),
+                "counts": lambda value: isinstance(value, Tensor),  # also noisy ones, as votes do not use them
             }
         ),
     },
