@@ -8,8 +8,10 @@ Clients have 32 rows of 64 columns, of three of ten clusters each; the rows are 
 size runs in a process of its own. Columns: seconds of each step, processor seconds of workers, their microseconds per
 client, gigabytes that were allocated at most and those with the file's pages, and the load of the machine when the run
 began and ended: seconds mean little where it is above the number of cores. ``--singles`` are the same clients one at a
-time. ``plain`` is one round of Lloyd's algorithm with sums and counts of each client, in numpy over all clients at
-once, and ``plain-loop`` the same in a loop.
+time. ``plain`` is one round of Lloyd's algorithm with sums and counts of each client, in numpy.
+
+``fedavg ocfl`` and others train a network of 610 numbers in two rounds of three steps; four groups of clients call
+clusters by other names. Steps are then processor seconds, ``init`` first, and ``alone_us`` what a client's three take.
 
 ``--devices`` prints what ten million real devices would send. Messages are measured on a group of 64 clients in this
 process, hidden sums included; the rest is drawn: devices answer each exchange with a chance of their own, groups go on
@@ -20,14 +22,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +42,15 @@ from fedkin.core.client_array import ClientArray
 from fedkin.core.replies import doubles
 from fedkin.core.runner import Runner
 from fedkin.engines.local import LocalFederation
+from fedkin.experiment.registry import resolve
 from fedkin.methods.samples.kfed import cluster_locally
+from fedkin.nn.modules import Classifier
 from fedkin.secure_aggregation import masks
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 
 ROWS, COLUMNS, CLUSTERS, BLOCK = 32, 64, 10, 1 << 14
 GROUP, FAN_IN, DAY = 64, 1_000, 86_400  # devices of a hidden sum, groups of an aggregator, seconds
-FIELDS = (
-    "method", "clients", "form", "seconds", "steps", "cpu_seconds", "cpu_us_per_client", "allocated_gb", "resident_gb",
-    "load", "recovered",
-)  # fmt: skip
 
 
 def centres() -> torch.Tensor:
@@ -70,24 +71,31 @@ def write_rows(path: Path, clients: int) -> None:
     rows.flush()
 
 
-def methods() -> dict[str, Callable[[], Any]]:
-    from fedkin.methods.samples.centralized import KMeansMethod
-    from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
-    from fedkin.methods.samples.ffcm import FFCMMethod
-    from fedkin.methods.samples.kfed import KFedMethod
-    from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-    from fedkin.methods.samples.mufc import MUFCMethod
+SETTINGS: dict[str, dict[str, Any]] = {
+    "kfed": {}, "kmeans": {"n_init": 1}, "mufc": {}, "feddp-kmeans": {},
+    "ffcm": {"aggregation": "mean", "start": "uniform", "rounds": 2},
+    "kin-graph": {"n_clusters": CLUSTERS, "common_micro_clusters": False, "components": 10, "features": "raw"},
+}  # fmt: skip
+NETWORKS: dict[str, dict[str, Any]] = {
+    "fedavg": {}, "ifca": {"n_clusters": 4}, "ocfl": {}, "sattler": {"cooldown": 0}, "pacfl": {},
+    "embedding": {"pretraining_rounds": 0}, "fedgroup": {"n_clusters": 4}, "hierarchical": {"clustering_round": 1},
+}  # fmt: skip
 
-    return {
-        "kfed": KFedMethod,
-        "kmeans": lambda: KMeansMethod(n_init=1),
-        "mufc": MUFCMethod,
-        "ffcm": lambda: FFCMMethod(aggregation="mean", start="uniform", rounds=2),
-        "feddp-kmeans": FedDPKMeansMethod,
-        "kin-graph": lambda: KinGraphMethod(
-            n_clusters=CLUSTERS, common_micro_clusters=False, components=10, features="raw"
-        ),
-    }
+
+def tiny(shape: tuple[int, ...], classes: int) -> torch.nn.Module:
+    """Network of 610 numbers."""
+    return torch.nn.Sequential(torch.nn.Linear(*shape, 8), torch.nn.ReLU(), torch.nn.Linear(8, classes))
+
+
+def steps_alone(clients: Sequence[Client]) -> float:
+    """Microseconds of each client's three steps, and nothing else."""
+    network = Classifier.of({"name": "million:tiny", "shape": (COLUMNS,), "classes": CLUSTERS})
+    start, began = network.initial(torch.Generator()), time.process_time()
+    with network.loaded(start, training=True) as resident:
+        for client in clients:
+            resident.load(start)
+            resident.train_batches(client.x, client.y, [torch.randperm(ROWS) for _ in range(3)], 0.05)
+    return (time.process_time() - began) / len(clients) * 1e6
 
 
 class Watch(threading.Thread):
@@ -109,30 +117,41 @@ class Watch(threading.Thread):
 def fedkin_run(name: str, path: Path, clients: int, singles: bool) -> dict[str, Any]:
     """Run a method to its end."""
     rows = torch.from_numpy(np.load(path, mmap_mode="c"))
-    array = ClientArray(rows, torch.arange(clients + 1) * ROWS)
-    members = [Client(i, part) for i, part in enumerate(rows.split(ROWS))] if singles else array
+    members: Any = ClientArray(rows, torch.arange(clients + 1) * ROWS)
+    if singles or name in NETWORKS:
+        labels = torch.cat([part.matmul(centres().T).argmax(1) for part in rows.split(BLOCK)])
+        parts = zip(rows.split(ROWS), labels.split(ROWS), strict=True)
+        members = [Client(i, x, (y + i % 4) % CLUSTERS) for i, (x, y) in enumerate(parts)]
     steps: list[float] = []
+    alone: list[float] = []
 
     class Timed(Runner):
+        began = 0.0
+
         def keep(self, state: Any, timing: Any, line: Any) -> Any:
-            steps.append(timing["seconds"])
+            steps.append(time.process_time() - self.began if name in NETWORKS else timing["seconds"])
+            alone.extend([steps_alone(members[:300])] if name in NETWORKS else [])
+            self.began = time.process_time()
             return state
 
     fed = LocalFederation(members, 3)
-    state = Timed(methods()[name](), fed).steps()
-    if name == "kin-graph":
-        found = int(state.clusters.max()) + 1
-    else:
-        found = len(torch.cdist(centres(), state.centroids).argmin(1).unique())
-    return {"steps": steps, "cpu_seconds": fed.seconds, "recovered": found}
+    settings = {"module": "million:tiny", "rounds": 2, **NETWORKS[name]} if name in NETWORKS else SETTINGS[name]
+    state = Timed(resolve("method", name)(**settings), fed).steps()
+    found = state.labels if name in NETWORKS else state.clusters if name == "kin-graph" else None
+    if found is None:
+        found = torch.cdist(centres(), state.centroids).argmin(1)
+    return {
+        "steps": steps, "cpu_seconds": sum(steps[1:]) if alone else fed.seconds, "alone_us": float(np.mean(alone or 0)),
+        "recovered": len(found.unique()),
+    }  # fmt: skip
 
 
-def plain(path: Path, clients: int, loop: bool) -> dict[str, Any]:
+def plain(path: Path, clients: int, singles: bool) -> dict[str, Any]:
     """One round of Lloyd's algorithm, with each client's sums and counts, by numpy alone."""
     rows, found, began = np.load(path, mmap_mode="r"), centres().numpy(), time.perf_counter()
     lengths, cpu = (found**2).sum(1), time.process_time()
     sums, counts = np.zeros((CLUSTERS, COLUMNS)), np.zeros(CLUSTERS)
-    size = 1 if loop else 512
+    size = 1 if singles else 512
     for start in range(0, clients, size):
         x = rows[start * ROWS : (start + size) * ROWS]
         near = (lengths - 2 * (x @ found.T)).argmin(1).reshape(-1, ROWS)
@@ -140,24 +159,20 @@ def plain(path: Path, clients: int, loop: bool) -> dict[str, Any]:
         of_clients = members @ x.reshape(-1, ROWS, COLUMNS)
         sums += of_clients.sum(0)
         counts += members.sum((0, 2))
-    return {"steps": [time.perf_counter() - began], "cpu_seconds": time.process_time() - cpu, "recovered": ""}
+    return {"steps": [time.perf_counter() - began], "cpu_seconds": time.process_time() - cpu}
 
 
 def measure(name: str, path: Path, clients: int, singles: bool) -> dict[str, Any]:
     """Measure one run in this process."""
     watch, load = Watch(), os.getloadavg()[0]
-    result = (
-        plain(path, clients, name == "plain-loop")
-        if name.startswith("plain")
-        else fedkin_run(name, path, clients, singles)
-    )
+    result = plain(path, clients, singles) if name == "plain" else fedkin_run(name, path, clients, singles)
     steps = [round(seconds, 2) for seconds in result["steps"]]
     return {
         "method": name, "clients": clients, "form": "singles" if singles else "array", "seconds": round(sum(steps), 2),
         "steps": " ".join(map(str, steps)), "cpu_seconds": round(result["cpu_seconds"], 2),
         "cpu_us_per_client": round(result["cpu_seconds"] / clients * 1e6, 1), "allocated_gb": round(watch.allocated, 2),
         "resident_gb": round(watch.resident, 2), "load": f"{load:.1f} {os.getloadavg()[0]:.1f}",
-        "recovered": result["recovered"],
+        "alone_us": round(result.get("alone_us", 0)), "recovered": result.get("recovered", ""),
     }  # fmt: skip
 
 
@@ -172,18 +187,15 @@ def send_sums(client: Client, payload: dict[str, torch.Tensor]) -> dict[str, tor
     return {"counts": members.sum(0), "sums": members.T @ client.x.double()}
 
 
-def clients() -> list[Client]:
-    rng = torch.Generator().manual_seed(0)
-    return [Client(i, torch.randn(ROWS, COLUMNS, generator=rng)) for i in range(GROUP)]
-
-
 def messages() -> dict[str, tuple[float, float, float, int]]:
     """Bytes to and from a device, microseconds of the server's processor, and exchanges, by what is sent."""
     measured = {}
     request = {"centroids": torch.zeros(CLUSTERS, COLUMNS)}
     terms = [Term("counts", (CLUSTERS,)), Term("sums", (CLUSTERS, COLUMNS))]
     for name in ("centres (k-FED)", "sums", "hidden sums"):
-        fed = LocalFederation(clients(), workers=1)
+        rng = torch.Generator().manual_seed(0)
+        members = [Client(i, torch.randn(ROWS, COLUMNS, generator=rng)) for i in range(GROUP)]
+        fed = LocalFederation(members, workers=1)
         began = time.process_time()
         if name == "sums":
             fed.ask(send_sums, fed.all(**request))
@@ -243,37 +255,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=["plain", "kfed", "kmeans", "mufc", "ffcm", "feddp-kmeans"])
     parser.add_argument("--clients", nargs="+", type=int, default=[1_000, 10_000, 100_000])
     parser.add_argument("--singles", action="store_true")
-    parser.add_argument("--folder", type=Path, help="where rows are written, and deleted again")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # how this script calls itself
     parser.add_argument("--devices", action="store_true", help="print what real devices would send instead")
     options = parser.parse_args(arguments)
     if options.devices:
         print_devices()
         return
-    if options.one:
-        name, path = options.one
-        print(json.dumps(measure(name, Path(path), options.clients[0], options.singles)))
-        return
-    with tempfile.TemporaryDirectory(prefix="million-", dir=options.folder) as folder:
-        for clients in options.clients:
-            path = Path(folder) / "rows.npy"
-            write_rows(path, clients)
-            for name in options.methods:
-                command = [sys.executable, __file__, str(options.csv), "--clients", str(clients)]
-                command += ["--one", name, str(path)]
-                ended = subprocess.run(
-                    command + ["--singles"] * options.singles, stdout=subprocess.PIPE, text=True, check=False
-                )
-                if ended.returncode:
-                    print(f"{name} with {clients} clients ended with status {ended.returncode}.", flush=True)
-                    continue
-                line = json.loads(ended.stdout.splitlines()[-1])
-                print(*line.values(), flush=True)
-                with options.csv.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS)
-                    if not file.tell():
-                        writer.writeheader()
-                    writer.writerow(line)
+    with tempfile.TemporaryDirectory(prefix="million-") as folder:
+        for clients, name in product(options.clients, options.methods):
+            path = Path(folder) / f"{clients}.npy"
+            if not path.exists():
+                write_rows(path, clients)
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:  # of its own, as its memory is measured
+                line = process.submit(measure, name, path, clients, options.singles).result()
+            print(*line.values(), flush=True)
+            with options.csv.open("a", newline="") as file:
+                writer = csv.DictWriter(file, line)
+                if not file.tell():
+                    writer.writeheader()
+                writer.writerow(line)
 
 
 if __name__ == "__main__":

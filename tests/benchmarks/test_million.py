@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 
-@pytest.mark.parametrize("name", ["plain", "kfed"])
+@pytest.mark.parametrize("name", ["plain", "kfed", "fedavg"])
 def test_a_run_on_one_array_is_measured(benchmark, tmp_path, name):
     benchmark.write_rows(tmp_path / "rows.npy", 20)
     line = benchmark.measure(name, tmp_path / "rows.npy", 20, singles=False)
     assert line["clients"] == 20
-    assert set(line) == set(benchmark.FIELDS)
+    assert line["cpu_us_per_client"] > 0
 
 
 def test_a_hidden_sum_survives_a_third_of_its_devices_and_no_more(benchmark):
