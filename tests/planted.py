@@ -102,7 +102,7 @@ def run(method: Any, people: Sequence[Client], secure_sums: bool = False, **engi
     """Do all rounds of `method`, with sums alone if wanted."""
     fed = LocalFederation(people, workers=1, **engine)
     if secure_sums:
-        secure(fed, method)
+        secure(fed)
     states, records, exchanges = [method.init(fed)], [], []
     while not states[-1].finished:
         before = fed.exchange

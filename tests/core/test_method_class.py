@@ -10,11 +10,9 @@ import torch
 
 from fedkin.core import Client, FedkinError, Method, Payload, Record, State, Traits, client_task, task
 from fedkin.core.errors import RefusalError
-from fedkin.core.method import check_class
-from fedkin.core.runner import Runner, begin, check_result, do_step
+from fedkin.core.runner import Runner, begin, do_step, result_of
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.methods.samples.kfed import KFedMethod
 
 REPLIES: dict[str, Any] = {
     "array": {"sums": {"a": [torch.zeros(2), np.zeros(2)]}},
@@ -145,16 +143,7 @@ def test_a_record_holds_what_json_can() -> None:
 )
 def test_a_result_has_the_number_of_clusters_and_can_be_written(found: Any) -> None:
     with pytest.raises(FedkinError, match=r"^Given.result "):
-        check_result(replace(Given(), found=found), found)
-
-
-class Undecorated(KFedMethod):
-    rate: float = 1.0
-
-
-def test_a_class_that_cannot_be_used_is_refused() -> None:
-    with pytest.raises(FedkinError, match="'mine' has annotations that are no options"):
-        check_class(Undecorated, "mine")
+        result_of(replace(Given(), found=found), federation(), Centres())
 
 
 def depth(made: type[Any]) -> int:

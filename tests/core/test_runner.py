@@ -1,6 +1,5 @@
 """Steps that nobody answers, and models that explode."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,6 @@ import torch
 
 import hostile
 from fedkin.core import Client, FedkinError, Method, Payload, Record, State, Task, task
-from fedkin.core.errors import DivergedError
 from fedkin.core.replies import is_count
 from fedkin.core.runner import do_step
 from fedkin.engines.local import LocalFederation
@@ -132,7 +130,5 @@ def test_if_all_explode_the_run_ends() -> None:
 def test_where_training_diverges_at_all_clients_a_lower_rate_is_advised(name: str, value: float) -> None:
     fed = Exploding(hostile.clients_for(name), workers=1)
     fed.liars, fed.value = tuple(range(hostile.CLIENTS)), value
-    with pytest.raises(DivergedError) as caught:
+    with pytest.raises(FedkinError, match=r"training diverged, and a lower learning rate, or scaled data, may help"):
         stepped(name, fed)
-    assert re.match(r"Training diverged in step \d+ at every client that was asked", str(caught.value))
-    assert "a lower learning rate, or scaled data, may help" in str(caught.value)

@@ -5,10 +5,8 @@ import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
-from fedkin.methods.clients.ifca import IFCAMethod
 from fedkin.secure_aggregation.client_tasks import Term, masked
-from fedkin.secure_aggregation.sums import secure, summed, sums_of_all
+from fedkin.secure_aggregation.sums import summed, sums_of_all
 
 TERMS = [Term("x", (2, 3), "count"), Term("count"), Term("loss")]
 
@@ -191,14 +189,3 @@ def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
     assert {len(request["survivors"]) for request in fed.requests("reveal_shares").values()} == {5}
     for name, total in expected([0, 1, 2, 3, 4]).items():
         torch.testing.assert_close(totals[name], total, rtol=0, atol=1e-8)
-
-
-def test_only_methods_that_say_so_work_with_sums():
-    fed = federation()
-    with pytest.raises(FedkinError, match=r"^Local needs more than sums over clients\.$"):
-        secure(fed, LocalMethod())
-    with pytest.raises(FedkinError, match=r"^With secure sums, 'start' must be 'random', not 'kmeans'\.$"):
-        secure(fed, IFCAMethod(start="kmeans"))
-    assert not fed.secure_sums
-    secure(fed, FedAvgMethod())
-    assert fed.secure_sums

@@ -289,17 +289,12 @@ class Federation(ABC):
         raise NotImplementedError(f"{type(self).__name__} makes no sums over clients.")
 
     def ask_again(
-        self,
-        task: Task,
-        payloads: Mapping[int, Payload],
-        attempts: int,
-        expected: Wanted | None = None,
-        pooled: bool = False,
+        self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None
     ) -> Replies[Payload]:
         """Send `task`, and send it again to clients without a usable reply, up to `attempts` times in all.
 
-        A client that refuses for good is not asked again, nor, after five attempts, one whose reply is unusable. If
-        replies may be `pooled`, see `pools`, each is that of the first client in its pool; those in a pool without a
+        A client that refuses for good is not asked again, nor, after five attempts, one whose reply is unusable. Of a
+        task with pools, see `pools`, each reply is that of the first client in its pool; those in a pool without a
         usable reply are asked again one by one.
         """
         replies: dict[int, Payload] = {}
@@ -308,11 +303,11 @@ class Federation(ABC):
         for attempt in range(attempts):
             if attempt:
                 self.pause(attempt)
-            if pooled and not attempt:
+            if task.pool and not attempt:
                 pools = self.pools(task, waiting, expected)
                 answer = Replies({clients[0]: reply for clients, reply in pools}, pools.missing)
             else:
-                answer = Federation.ask(self, task, waiting, expected) if pooled else self.ask(task, waiting, expected)
+                answer = self.ask(task, waiting, expected)
             if not attempt and not answer.missing:
                 return answer
             replies.update(answer)
@@ -329,20 +324,15 @@ class Federation(ABC):
         self.missing = dict(sorted(missing.items()))
 
     def ask_until_all_reply(
-        self,
-        task: Task,
-        payload: Payload,
-        clients: Iterable[int] | None = None,
-        expected: Expected | None = None,
-        pooled: bool = False,
+        self, task: Task, payload: Payload, clients: Iterable[int] | None = None, expected: Expected | None = None
     ) -> Replies[Payload]:
         """Send `task`, with the same payload, until every client has replied, for steps that need all of them.
 
-        They are `clients` who are present, by default all. Those that give no usable reply are dropped. Replies may be
-        `pooled` as of `ask_again`. Raises FedkinError if fewer than `min_clients` gave one, or none of those asked.
+        They are `clients` who are present, by default all. Those that give no usable reply are dropped. Raises
+        FedkinError if fewer than `min_clients` gave one, or none of those asked.
         """
         everyone = self.present if clients is None else list(clients)
-        replies = self.ask_again(task, dict.fromkeys(everyone, payload), self.attempts, expected, pooled)
+        replies = self.ask_again(task, dict.fromkeys(everyone, payload), self.attempts, expected)
         may_wait = self.has_latecomers and len(replies) > 0
         self.drop({i: reason for i, reason in replies.missing.items() if not may_wait or lasts(reason)})
         return replies

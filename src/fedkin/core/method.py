@@ -359,32 +359,23 @@ def allowed_for_sums(method: type[Method[Any]]) -> dict[str, tuple[Any, ...]]:
     return {name: values if isinstance(values, tuple) else (values,) for name, values in settings.items()}
 
 
-hints_of: Callable[..., dict[str, Any]] = cache(get_type_hints)
-"""``typing.get_type_hints``, whose evaluation took two thirds of the time that a configuration takes."""
+_hints: Callable[..., dict[str, Any]] = cache(get_type_hints)  # which took two thirds of a configuration's time
+
+
+def hints_of(declared: type[Any]) -> dict[str, Any]:
+    """Return the types of a class's fields, with ranges; raise FedkinError if one cannot be imported."""
+    try:
+        return _hints(declared, include_extras=True)
+    except NameError as error:
+        raise FedkinError(
+            f"The types of {declared.__name__}'s options are not known: {error}; import them outside of "
+            "`if TYPE_CHECKING:`."
+        ) from error
 
 
 def display_name(method: type[Any]) -> str:
     """Return a method's name in sentences: ``KFed`` for `KFedMethod`, which is also its estimator's name."""
     return method.__name__.removesuffix("Method")
-
-
-def check_class(method: type[Any], name: str) -> None:
-    """Check that a class, called `name`, can be used as a method, or as a scenario.
-
-    Raises FedkinError if it has annotations that are no fields, as without the decorator, or of unknown types.
-    """
-    try:
-        hints_of(method, include_extras=True)
-    except NameError as error:
-        raise FedkinError(
-            f"'{name}' has an annotation whose type is not known: {error}; import it outside of `if TYPE_CHECKING:`."
-        ) from error
-    annotations = [key for key, kind in inspect.get_annotations(method).items() if "ClassVar" not in str(kind)]
-    if annotations and "__dataclass_fields__" not in vars(method):
-        raise FedkinError(
-            f"'{name}' has annotations that are no options, such as '{annotations[0]}'; the decorator "
-            "@dataclass(frozen=True) is missing above its class."
-        )
 
 
 # Options as they are declared, by a dataclass or a section: name, type, range, default and meaning, read once.
@@ -430,7 +421,7 @@ def options_of(declared: type[Any]) -> list[Option]:
 
     Fields that take a function are no options, as only Python can give them.
     """
-    kinds, meanings = hints_of(declared, include_extras=True), meanings_of(declared)
+    kinds, meanings = hints_of(declared), meanings_of(declared)
     if dataclasses.is_dataclass(declared):
         factories = {field.name: field.default_factory for field in dataclasses.fields(declared)}
         defaults = {field.name: field.default for field in dataclasses.fields(declared) if field.init}

@@ -69,8 +69,9 @@ class Array:
         lowest, highest = extremes(value)
         if self.minimum <= lowest and highest <= self.maximum:
             return None
-        is_finite = isfinite(lowest) and isfinite(highest)
-        return f"is not within {self.minimum:g} to {self.maximum:g}" if is_finite else "is not finite"
+        is_finite, is_update = isfinite(lowest) and isfinite(highest), self.maximum == MAX_UPDATE
+        advice = ": training diverged, and a lower learning rate, or scaled data, may help" if is_update else ""
+        return (f"is not within {self.minimum:g} to {self.maximum:g}" if is_finite else "is not finite") + advice
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value is such a tensor."""
@@ -246,7 +247,7 @@ def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
 # Failures: why a client gave no usable reply.
 
 
-FailureKind = Literal["absent", "failed", "declined", "refused", "unusable", "diverged", "unsummed"]
+FailureKind = Literal["absent", "failed", "declined", "refused", "unusable", "unsummed"]
 """Kinds of failures, see `Failure`."""
 
 
@@ -255,8 +256,7 @@ class Failure(str):
 
     ``"absent"`` is a client that did not answer or could not be reached, ``"failed"`` one whose task ended in an error,
     ``"declined"`` one that says why it does not do the task now, and ``"refused"`` one that never will. A reply that is
-    not as it must be is ``"unusable"``, and ``"diverged"`` if that is a model or an update that is not finite or beyond
-    `MAX_UPDATE`. ``"unsummed"`` is a client whose sum or pool failed, perhaps because of others.
+    not as it must be is ``"unusable"``. ``"unsummed"`` is a client whose sum or pool failed, perhaps because of others.
     """
 
     kind: FailureKind
@@ -277,7 +277,7 @@ def failure_kind(reason: str) -> FailureKind:
 
 def lasts(reason: str) -> bool:
     """Return whether a client that fails for `reason` is not merely slow or out of reach."""
-    return failure_kind(reason) in ("refused", "unusable", "diverged")
+    return failure_kind(reason) in ("refused", "unusable")
 
 
 def failure_of(error: Exception) -> Failure:
@@ -307,25 +307,13 @@ def refusal(reply: Payload, *expected: Expected) -> Failure | None:
     others = {name: entry for name, entry in reply.items() if name not in once}
     lengths: dict[str, int] = {}
     faults = (_unfit(name, reply.get(name, _ABSENT), want, lengths) for name, want in wants)
-    reason = _never_allowed(others) or next(filter(None, faults), None)
-    if reason is None:
-        return None
-    diverged = any(_has_diverged(reply.get(name), want) for name, want in wants)
-    return Failure("diverged" if diverged else "unusable", reason)
+    reason = next(filter(None, faults), None) or _never_allowed(others)
+    return None if reason is None else Failure("unusable", reason)
 
 
 def objection(payload: Payload, takes: Expected) -> str | None:
     """Return why a payload is not as a task `takes` it, or ``None`` if it is."""
     return _unfit("", payload, takes, {})
-
-
-def _has_diverged(value: Any, want: Any) -> bool:
-    """Return whether a value that is to be a model or an update, see `updates`, is not finite or too great."""
-    if isinstance(want, Optional | Nullable):
-        return _has_diverged(value, want.want)
-    if not (isinstance(want, Array) and want.maximum == MAX_UPDATE and isinstance(value, Tensor)):
-        return False
-    return value.dtype == want.dtype and value.numel() > 0 and not max(map(abs, extremes(value))) <= MAX_UPDATE
 
 
 _ABSENT = object()

@@ -6,8 +6,9 @@ import dataclasses
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from numbers import Integral
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, Federation
 from fedkin.core.method import Method, Record, State
 from fedkin.core.payload import PLAIN_VALUES, find_unsupported
-from fedkin.core.replies import MAX_UPDATE, failure_kind, lasts
+from fedkin.core.replies import lasts
 
 NUMBERS = "numbers"
 """In a result whose clusters have other numbers than the method's own: these, int64 ``(k,)``, by the method's."""
@@ -95,20 +96,15 @@ class Callbacks(Callback):
             raise FedkinError(f"A callback is {wrong[0]!r}; give instances of fedkin.Callback.")
         self.callbacks = tuple(callbacks)
 
-    def stops(self, line: RecordLine) -> bool:
-        return any(each.stops(line) for each in self.callbacks)
+        for name in ("begin", "phase", "part", "checkpoint", "step", "warn", "end"):
+            setattr(self, name, partial(self._in_turn, name))
 
-
-def _in_turn(name: str) -> Callable[..., None]:
-    def call(self: Callbacks, *arguments: Any) -> None:
+    def _in_turn(self, name: str, *arguments: Any) -> None:
         for each in self.callbacks:
             getattr(each, name)(*arguments)
 
-    return call
-
-
-for _name in ("begin", "phase", "part", "checkpoint", "step", "warn", "end"):
-    setattr(Callbacks, _name, _in_turn(_name))
+    def stops(self, line: RecordLine) -> bool:
+        return any(each.stops(line) for each in self.callbacks)
 
 
 @contextmanager
@@ -296,7 +292,8 @@ def _plain(value: Any) -> Any:
 
 def begin(method: Method[Any], fed: Federation) -> Any:
     """Return the first state of `method`; raise FedkinError if `init` returns another."""
-    return _checked_state(f"{type(method).__name__}.init", method.init(fed), getattr(method, "state_type", State))
+    state, kind = method.init(fed), getattr(method, "state_type", State)
+    return _returned(method, "init", state, isinstance(state, kind), f"a {kind.__name__}, the method's state_type")
 
 
 def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -305,8 +302,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
     A step that nobody answers is done again, up to 20 times, or five times if all replies were unusable. Then those
     that were asked are left out of the run, if enough clients remain. So are, at once, those whose updates alone make
     a model useless (`DivergedError`). Raises FedkinError if fewer than `Federation.min_clients` would remain, which
-    names the clients and says why, or if a model diverges and no client stands out: after averaging, or in training at
-    everyone.
+    names the clients and says why, or if a model diverges after averaging and no client stands out.
     """
     empty = 0
     while True:
@@ -327,12 +323,6 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
             fed.pause(empty)
             continue
         if not reasons or not fed.can_spare(reasons):
-            if reasons and all(failure_kind(reason) == "diverged" for reason in reasons.values()):
-                raise DivergedError(
-                    f"Training diverged in step {state.steps + 1} at every client that was asked: updates are not "
-                    f"finite, or beyond {MAX_UPDATE:g}",
-                    {},
-                )
             silent = listing([f"{fed.client_label(client)}: {reason}" for client, reason in reasons.items()])
             raise FedkinError(
                 f"Nobody gave a usable reply in step {state.steps + 1}, in {empty} attempts, so the run stops "
@@ -345,38 +335,31 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
 # What a user's own method returns, before it is written, sent or shown.
 
 
-def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Record]:
-    """Return the state and the record that a step after `before` returned.
+def _returned(method: Method[Any], function: str, value: Any, is_right: bool, what: str) -> Any:
+    """Return the state or result that a function of a method returned.
 
-    Raises FedkinError if it returned anything else, or the same number of steps, with which a run never ends.
+    Raises FedkinError if it is not right, with `what` it should be, or cannot be written into a file.
     """
-    name = f"{type(method).__name__}.step"
-    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Record)):
-        raise FedkinError(f"{name} should return a state and a Record, not {type(answer).__name__}.")
-    state, record = _checked_state(name, answer[0], type(before)), answer[1]
-    if state.steps != before.steps + 1:
-        raise FedkinError(
-            f"{name} returned a state of {state.steps} steps after one of {before.steps}; state.next(...) counts them."
-        )
+    name = f"{type(method).__name__}.{function}"
+    if not is_right:
+        raise FedkinError(f"{name} should return {what}.")
+    if (unsupported := find_unsupported(value.tree() if isinstance(value, State) else value)) is not None:
+        raise FedkinError(f"{name} returned {unsupported}; it should hold {PLAIN_VALUES}.")
+    return value
+
+
+def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Record]:
+    """Return the state and the record that a step after `before` returned; raise FedkinError if they are not right.
+
+    With the same number of steps a run would never end.
+    """
+    pair: tuple[Any, Any] = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
+    state, record = pair
+    is_next = isinstance(state, type(before)) and state.steps == before.steps + 1 and isinstance(record, Record)
+    _returned(method, "step", state, is_next, "what state.next(...) makes, and a Record")
     if method.traits.clusters == "clients" and isinstance(getattr(before, "labels", None), Tensor):
-        check_labels(name, state.labels, len(before.labels))
+        check_labels(f"{type(method).__name__}.step", state.labels, len(before.labels))
     return state, record
-
-
-def _checked_state(function: str, state: Any, kind: type[Any]) -> Any:
-    """Return a state that a function returned; raise FedkinError if it is none, or cannot be written into a file."""
-    if not isinstance(state, kind) or not issubclass(kind, State):
-        raise FedkinError(
-            f"{function} should return a {kind.__name__}, the method's state_type, not {type(state).__name__}."
-        )
-    _check_plain(function, state.tree())
-    return state
-
-
-def _check_plain(function: str, tree: Any) -> None:
-    """Raise FedkinError if a state or a result cannot be written into a file."""
-    if (unsupported := find_unsupported(tree)) is not None:
-        raise FedkinError(f"{function} returned {unsupported}; it should hold {PLAIN_VALUES}.")
 
 
 def check_labels(function: str, labels: Any, count: int) -> None:
@@ -384,14 +367,6 @@ def check_labels(function: str, labels: Any, count: int) -> None:
     if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (count,):
         form = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
         raise FedkinError(f"{function} should return clusters as a tensor int64 ({count},), not {form}.")
-
-
-def check_result(method: Method[Any], result: Any) -> None:
-    """Raise FedkinError if what `result` of a method returned cannot be written, or lacks ``n_clusters``."""
-    name = f"{type(method).__name__}.result"
-    _check_plain(name, result)
-    if not isinstance(result, Mapping) or (method.traits.clusters and type(result.get("n_clusters")) is not int):
-        raise FedkinError(f"{name} should return a dict with the number of clusters, an int, as 'n_clusters'.")
 
 
 def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whose: Any) -> Tensor:
@@ -433,9 +408,10 @@ def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any
     Raises FedkinError if it is not as it should be, no client of this process has clusters of its samples where it
     should, or one has a number that is not among them.
     """
-    returned = method.result(state)
-    check_result(method, returned)
-    result = dict(returned)
+    returned: Any = method.result(state)
+    is_right = isinstance(returned, Mapping) and (not method.traits.clusters or type(returned.get("n_clusters")) is int)
+    what = "a dict with the number of clusters, an int, as 'n_clusters'"
+    result = dict(_returned(method, "result", returned, is_right, what))
     if method.traits.clusters == "samples":
         ready = clustered(fed)
         numbers = torch.cat([torch.zeros(0, dtype=torch.int64), *(client.state["clusters"] for client in ready)])

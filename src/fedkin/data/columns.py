@@ -614,7 +614,7 @@ def sum_columns(
     unit = unit_of(torch.maximum(high - mean, mean - low))
     expected = {"squares": (width,), "counts": (sum(lengths),)}
     question |= {"mean": mean, "unit": unit}
-    answers = fed.ask_until_all_reply(squares, question, expected=expected, pooled=True)
+    answers = fed.ask_until_all_reply(squares, question, expected=expected)
     of_clients = {i: moments_of(parts[i], mean, answers[i]["squares"] * unit.square()) for i in answers if columns}
     samples, trimmed = sum(reply["count"] for reply in replies.values()), any("trimmed" in replies[i] for i in replies)
     all_squares, counts = sum_of(answers, "squares") * unit.square(), sum_of(answers, "counts").split(lengths)
@@ -656,7 +656,7 @@ def histograms_of(fed: Federation, columns: Columns | None = None) -> Ask:
         payload, shape = {**about, "low": low, "high": high}, (len(positions), BINS)
         if fed.secure_sums:
             return sums_of_all(fed, column_histograms, payload, [Term("histograms", shape)])["histograms"]
-        replies = fed.ask_until_all_reply(column_histograms, payload, expected={"histograms": shape}, pooled=True)
+        replies = fed.ask_until_all_reply(column_histograms, payload, expected={"histograms": shape})
         return sum_of(replies, "histograms")
 
     return ask

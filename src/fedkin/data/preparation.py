@@ -305,7 +305,7 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     unscaled = options.scaling == "none"
     sparing, question = unscaled or fed.secure_sums, {"min_members": options.min_members}
     first = shapes if sparing else moments
-    replies = fed.ask_until_all_reply(first, {"unscaled": unscaled} if sparing else question, pooled=True)
+    replies = fed.ask_until_all_reply(first, {"unscaled": unscaled} if sparing else question)
     replies = fed.keep_majority(replies, "scaled")
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
@@ -391,7 +391,7 @@ def _with_texts(fed: Federation, encoding: Encoding, names: Sequence[str]) -> En
 
 def _encode_all(fed: Federation, encoding: Encoding) -> None:
     """Have all clients encode their data."""
-    fed.ask_until_all_reply(encode, {"encoding": encoding.tree()}, pooled=True)
+    fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
     if isinstance(fed.clients, ClientArray):
         fed.clients.encode = encoding.scaled
 

@@ -25,7 +25,7 @@ from fedkin.core import Client, FedkinError, Method, Record, runner
 from fedkin.core.client_array import ClientArray
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, listing, nearest, suggestion
-from fedkin.core.method import Option, check_class, options_of, section_entries
+from fedkin.core.method import Option, options_of, section_entries
 from fedkin.core.runner import Callback
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
@@ -165,10 +165,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             fit.__doc__ = inspect.cleandoc(fit.__doc__ or "") + _OF_EVERY_FIT
         if method is None:
             return
-        if isinstance(method, str):
-            method = resolve("method", method)
-        else:
-            check_class(method, f"{method.__module__}:{method.__name__}")
+        method = resolve("method", method) if isinstance(method, str) else method
         if (clusters := method.traits.clusters) not in (None, cls._clusters):
             base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
             raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")

@@ -126,7 +126,6 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     Raises FedkinError if no `kind` has this name, or the path does not lead to a `kind`.
     """
     from fedkin.core import Method
-    from fedkin.core.method import check_class
     from fedkin.core.tasks import named_object, trusted_packages
 
     target = target_of(kind, name)
@@ -138,7 +137,6 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     ):
         rule = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"
         raise FedkinError(f"'{name}' is not a {kind}; it should be a dataclass that {rule}.")
-    check_class(declared_class, name)
     if abstract := sorted(getattr(declared_class, "__abstractmethods__", ())):
         raise FedkinError(f"'{name}' lacks {' and '.join(abstract)}, which its base class leaves to it.")
     return declared_class

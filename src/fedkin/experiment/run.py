@@ -226,7 +226,7 @@ def _connect(config: Config, population: Population, fed: Federation) -> None:
     if config.federation.secure_sums:
         from fedkin.secure_aggregation.sums import secure
 
-        secure(fed, config.method)
+        secure(fed)
 
 
 class _TargetWatch(Callback):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, Federation, Replies
-from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
 from fedkin.core.replies import Failure, failure_kind, refusal
 from fedkin.core.tasks import Task
@@ -71,19 +70,8 @@ def groups_of(clients: Sequence[int]) -> list[list[int]]:
     return [list(clients[group::count]) for group in range(count)]
 
 
-def secure(fed: Federation, method: Any) -> None:
-    """Restrict `method` to secure sums over clients on `fed`; call it before its `init`.
-
-    Raises
-    ------
-    FedkinError
-        If the method, or one of its settings, needs more.
-    """
-    if method.traits.sums_suffice is None:
-        raise FedkinError(f"{display_name(type(method))} needs more than sums over clients.")
-    for name, allowed in allowed_for_sums(type(method)).items():
-        if (value := getattr(method, name)) not in allowed:
-            raise FedkinError(f"With secure sums, '{name}' must be {' or '.join(map(repr, allowed))}, not {value!r}.")
+def secure(fed: Federation) -> None:
+    """Restrict methods to secure sums over clients on `fed`; call it before their `init`."""
     fed.secure_sums = True
     fed.sums = lambda: HiddenSums(fed)  # type: ignore[method-assign]
 

@@ -445,7 +445,7 @@ def _federation(config: Config, clients: Sequence[Client], names: Sequence[str],
     least = min(config.federation.min_clients, len(clients))
     fed = local_federation(config, clients, progress, names=names, min_clients=least)
     if config.federation.secure_sums:
-        secure(fed, config.method)
+        secure(fed)
     return fed
 
 

@@ -179,6 +179,6 @@ def test_where_too_few_are_left_the_model_stays():
 def test_too_small_a_share_is_refused():
     fed = LocalFederation(sites([0] * 6), workers=1)
     method = FedAvgMethod(**ROUNDS, participation=0.3)
-    secure(fed, method)
+    secure(fed)
     with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2 would take part"):
         method.step(fed, method.init(fed))

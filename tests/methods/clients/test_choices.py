@@ -64,7 +64,7 @@ def test_a_model_that_has_diverged_is_nobodys_choice(identity, hidden):
     method = IFCAMethod(**ONE_ROUND, identity=identity)
     fed = LocalFederation(make_clients(), workers=1)
     if hidden:
-        secure(fed, method)
+        secure(fed)
     state = method.init(fed)
     state.models[0] = torch.nan
     after, record = method.step(fed, state)
@@ -79,7 +79,7 @@ def test_small_clusters_are_filled_up_for_training_alone(hidden):
     method = IFCAMethod(**ONE_ROUND, min_size=3)
     fed = LocalFederation(make_clients(), workers=1)
     if hidden:
-        secure(fed, method)
+        secure(fed)
     state = method.init(fed)
     state.models[0] = state.models[1] * -1e3  # nobody's choice
     after, record = method.step(fed, state)
