@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
@@ -121,15 +121,12 @@ def summed(
                 waiting.append((cluster, with_key))
     parts: dict[int, list[Sum]] = {}
     for _ in range(attempts):
-        tries = [(cluster, _attempt(fed, ids, complete)) for cluster, ids in waiting if len(ids) >= MIN_CLIENTS]
+        tries = [(cluster, SumAttempt.begin(fed, ids, complete)) for cluster, ids in waiting if len(ids) >= MIN_CLIENTS]
         missing |= {client: _TOO_FEW for _, ids in waiting if len(ids) < MIN_CLIENTS for client in ids}
         waiting = []
         if not tries:
             break
-        running = [attempt for _, attempt in tries]
-        _share_keys(fed, running)
-        _collect_masked(fed, task, payloads, terms, running)
-        _unmask(fed, running)
+        _carry_out(fed, [attempt for _, attempt in tries], task, payloads, terms)
         for cluster, attempt in tries:
             missing |= attempt.lost
             if attempt.result is not None:
@@ -184,43 +181,97 @@ class SumAttempt:
     """One attempt at a secure sum over the clients `ids` of a group, in order.
 
     `group` is part of all requests: these ids, the clients' keys and the tag, and the signatures of the keys, where any
-    client signs. By dealer, in order of id, `publics` are its public keys, uint8 ``(2, 32)``, and `shares` the
-    encrypted shares that it has distributed, ``(clients, 2, 48)``. `digest` is that of the request, the same for
-    all clients of a sum. `total` is the sum of the masked replies, and `replied` are the clients in it; those that are
-    not are `lost`, and why. If clients disagree about what was distributed, it is `disputed`, and nobody is asked for
-    shares. `needed` clients must stay for the sum to be recovered; `result` is what it comes to, if it does.
+    client signs. `needed` clients must stay for the sum to be recovered. By dealer, in order of id, `publics` are its
+    public keys, uint8 ``(2, 32)``, and `shares` the encrypted shares that it has distributed, ``(clients, 2, 48)``.
+    `digest` is that of the request, the same for all clients of a sum. `total` is the sum of the masked replies, and
+    `replied` are the clients in it; those that are not are `lost`, and why. If clients disagree about what was
+    distributed, `disputes` has by holder whose shares it cannot open, and nobody is asked for shares. `revealed` are
+    shares by holder and dealer; `result` is what the sum comes to, if it does.
     """
 
     ids: list[int]
     group: Payload
-    needed: int = 0
+    needed: int
     publics: dict[int, Tensor] = field(default_factory=dict)
     shares: dict[int, Tensor] = field(default_factory=dict)
     digest: bytes = b""
     total: Integers = field(default_factory=lambda: np.zeros(0, np.uint64))
     replied: list[int] = field(default_factory=list)
     lost: dict[int, str] = field(default_factory=dict)
-    disputed: bool = False
+    disputes: dict[int, list[int]] = field(default_factory=dict)
+    revealed: dict[int, dict[int, int]] = field(default_factory=dict)
     result: Integers | None = None
+
+    @classmethod
+    def begin(cls, fed: Federation, clients: list[int], complete: bool) -> SumAttempt:
+        """Return an attempt at a new sum over clients, all of whom must stay if it is to be `complete`."""
+        # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
+        tag = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG)
+        group: Payload = {"ids": clients, "keys": torch.stack([fed.keys[i] for i in clients]), "tag": tag}
+        if fed.signed:
+            group["signed"] = [fed.signed.get(client, {"signer": "", "signature": ""}) for client in clients]
+        return cls(clients, group, len(clients) if complete else masks.threshold(len(clients)))
 
     @property
     def dropped(self) -> list[int]:
         """Dealers whose masked reply is not in the sum."""
         return [dealer for dealer in self.publics if dealer not in self.replied]
 
-    def lose(self, fed: Federation, client: int, reason: str) -> None:
-        """Go on without a client; who has lost its memory is asked for its new key the next time."""
-        self.lost[client] = reason
-        if reason == client_tasks.OTHER_KEY:
-            fed.keys.pop(client, None)
+    @property
+    def goes_on(self) -> bool:
+        """Whether enough clients are in the sum, and agree about it."""
+        return not self.disputes and len(self.replied) >= self.needed
 
-    def opened_by(self, holder: int, reply: Payload) -> dict[int, int] | None:
-        """Decrypt shares with a holder's reply to `reveal_shares`; return them by dealer, or ``None`` if any fails.
+    def take_shares(self, client: int, reply: Payload) -> str | None:
+        """Take the shares of its keys that a client distributes; return why not, as all functions that take do."""
+        reason = _rejection(reply, {"publics": (len(KINDS), KEY), "shares": (len(self.ids), len(KINDS), SEALED)})
+        if reason is None and not masks.is_key(content(reply["publics"][PAIRS])):
+            reason = "its key of the sum is invalid"
+        if reason is None:
+            self.publics[client], self.shares[client] = reply["publics"], reply["shares"]
+        return reason
+
+    def requests(self, task: Task, payloads: Mapping[int, Payload], terms: Sequence[Term]) -> dict[int, Payload]:
+        """Return what the dealers are sent to do `task`, if there are enough of them."""
+        dealers = list(self.publics)
+        if len(dealers) < self.needed:
+            return {}
+        request: Payload = {"task": task.name, "terms": [asdict(term) for term in terms]}
+        self.digest = client_tasks.question(request | {"payload": payloads[dealers[0]]})
+        self.total = np.zeros(sum(term.length for term in terms), np.uint64)
+        request |= self.group | {"dealers": dealers, "publics": torch.stack(list(self.publics.values()))}
+        shares = torch.stack(list(self.shares.values()), 1)
+        return {
+            client: request | {"payload": payloads[client], "shares": shares[self.ids.index(client)]}
+            for client in dealers
+        }
+
+    def take_masked(self, client: int, reply: Payload) -> str | None:
+        """Add a client's masked reply to the sum, or note whose shares it cannot open."""
+        reason = _rejection(reply, {"masked": (len(self.total),)})
+        if reason is None:
+            self.total += reply["masked"].numpy().view(np.uint64)
+            self.replied.append(client)
+        elif blamed := [i for i in reply.get("sealed", []) if i in self.publics and i != client]:
+            self.disputes[client] = blamed
+            return None
+        return reason
+
+    def reveals(self) -> dict[int, Payload]:
+        """Return what clients are sent to reveal shares, as long as enough have not."""
+        if not self.goes_on or len(self.revealed) >= masks.threshold(len(self.ids)):
+            return {}
+        request = self.group | {"survivors": self.replied, "dropped": self.dropped}
+        return {client: request for client in self.replied if client not in self.revealed}
+
+    def take_revealed(self, holder: int, reply: Payload) -> str | None:
+        """Decrypt shares with a holder's reply to `reveal_shares`.
 
         The holder has decrypted them all before, so that a failure is its own fault.
         """
-        if refusal(reply, {"own": (len(self.replied), OPENER), "pairs": (len(self.dropped), OPENER)}) is not None:
-            return None
+        reason = _rejection(reply, {"own": (len(self.replied), OPENER), "pairs": (len(self.dropped), OPENER)})
+        if reason is not None:
+            return reason
         shares: dict[int, int] = {}
         place = self.ids.index(holder)
         for kind, dealers, openers in ((OWN, self.replied, reply["own"]), (PAIRS, self.dropped, reply["pairs"])):
@@ -228,24 +279,28 @@ class SumAttempt:
                 sealed = content(self.shares[dealer][place, kind])
                 share = masks.opened(opener, sealed, rows_of(self.publics[dealer]), kind)
                 if share is None:
-                    return None
+                    return "it opens none of its shares of others' keys"
                 shares[dealer] = share
-        return shares
+        self.revealed[holder] = shares
+        return None
 
-    def unmask(self, revealed: Mapping[int, Mapping[int, int]]) -> None:
-        """Take the masks off the sum, unless a dealer's shares do not fit its key: then it is lost.
+    def unmask(self, silent: Mapping[int, str]) -> None:
+        """Take the masks off the sum, unless too few have revealed shares or a dealer's do not fit its key: it is lost.
 
         One private key of every dealer is recovered: of clients in the sum that of their individual masks, of the
-        others that of the pairwise masks, which are left in the sum. `revealed` are shares by dealer, for each of as
-        many holders as are needed.
+        others that of the pairwise masks, which are left in the sum. `silent` says why clients have revealed none.
         """
+        holders = list(filter(self.revealed.__contains__, self.replied))[: masks.threshold(len(self.ids))]
+        if not self.goes_on or len(holders) < masks.threshold(len(self.ids)):
+            self.lost |= {i: silent[i] for i in self.replied if i not in self.revealed and i in silent}
+            return
         publics = {dealer: content(keys[PAIRS]) for dealer, keys in self.publics.items()}
         context, length = client_tasks.context_of_masks(self.group, publics, self.digest), len(self.total)
         replied, total = {client: publics[client] for client in self.replied}, self.total
         wrong: dict[int, str] = {}
         for dealer in self.publics:
             kind = OWN if dealer in replied else PAIRS
-            secret = masks.combine({self.ids.index(holder) + 1: shares[dealer] for holder, shares in revealed.items()})
+            secret = masks.combine({self.ids.index(holder) + 1: self.revealed[holder][dealer] for holder in holders})
             if masks.public_of(secret, kind) != content(self.publics[dealer][kind]):
                 wrong[dealer] = "its shares are not those of its keys"
                 continue
@@ -258,106 +313,43 @@ class SumAttempt:
         self.result = None if wrong else total
 
 
-def _attempt(fed: Federation, clients: list[int], complete: bool) -> SumAttempt:
-    """Return an attempt at a new sum over clients, all of whom must stay if it is to be `complete`."""
-    # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
-    tag = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG)
-    group: Payload = {"ids": clients, "keys": torch.stack([fed.keys[i] for i in clients]), "tag": tag}
-    if fed.signed:
-        group["signed"] = [fed.signed.get(client, {"signer": "", "signature": ""}) for client in clients]
-    return SumAttempt(clients, group, len(clients) if complete else masks.threshold(len(clients)))
-
-
-def _share_keys(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
-    """First exchange: have clients distribute shares of their keys of a new sum."""
-    attempt_of = {client: attempt for attempt in attempts for client in attempt.ids}
-    requests = {client: attempt.group for client, attempt in attempt_of.items()}
-    replies = fed.stream(client_tasks.send_shares, requests)
-    for client, reply in replies:
-        attempt = attempt_of[client]
-        reason = _rejection(reply, {"publics": (len(KINDS), KEY), "shares": (len(attempt.ids), len(KINDS), SEALED)})
-        if reason is None and not masks.is_key(content(reply["publics"][PAIRS])):
-            reason = "its key of the sum is invalid"
-        if reason is None:
-            attempt.publics[client], attempt.shares[client] = reply["publics"], reply["shares"]
-        else:
-            attempt.lose(fed, client, reason)
-    for client, reason in replies.missing.items():
-        attempt_of[client].lost[client] = reason
-
-
-def _collect_masked(
-    fed: Federation, task: Task, payloads: Mapping[int, Payload], terms: Sequence[Term], attempts: Sequence[SumAttempt]
+def _carry_out(
+    fed: Federation, attempts: Sequence[SumAttempt], task: Task, payloads: Mapping[int, Payload], terms: Sequence[Term]
 ) -> None:
-    """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers."""
-    length = sum(term.length for term in terms)
-    going = [attempt for attempt in attempts if len(attempt.publics) >= attempt.needed]
-    attempt_of = {client: attempt for attempt in going for client in attempt.publics}
-    requests: dict[int, Payload] = {}
-    for attempt in going:
-        dealers = list(attempt.publics)
-        request: Payload = {"task": task.name, "terms": [asdict(term) for term in terms]}
-        attempt.digest = client_tasks.question(request | {"payload": payloads[dealers[0]]})
-        attempt.total = np.zeros(length, np.uint64)
-        request |= {"dealers": dealers, "publics": torch.stack(list(attempt.publics.values()))}
-        for client in dealers:
-            place = attempt.ids.index(client)
-            shares = torch.stack([shares[place] for shares in attempt.shares.values()])
-            requests[client] = attempt.group | request | {"payload": payloads[client], "shares": shares}
-    if not requests:
-        return
-    disputes: dict[int, list[int]] = {}
-    replies = fed.stream(client_tasks.masked, requests)
-    for client, reply in replies:
-        attempt = attempt_of[client]
-        reason = _rejection(reply, {"masked": (length,)})
-        if reason is None:
-            attempt.total += reply["masked"].numpy().view(np.uint64)
-            attempt.replied.append(client)
-        elif blamed := [i for i in reply.get("sealed", []) if i in attempt.publics and i != client]:
-            disputes[client] = blamed
-        else:
-            attempt.lose(fed, client, reason)
-    for client, reason in replies.missing.items():
-        attempt_of[client].lost[client] = reason
-    for attempt in going:
-        within = {holder: dealers for holder, dealers in disputes.items() if attempt_of[holder] is attempt}
-        attempt.disputed = bool(within)
-        attempt.lost |= _settled(within, len(attempt.publics))
+    """Carry out attempts at sums over different clients, all at once."""
+    attempt_of = {client: attempt for attempt in attempts for client in attempt.ids}
 
+    def exchange(
+        task: Task, requests: Iterable[Mapping[int, Payload]], take: Callable[[SumAttempt, int, Payload], str | None]
+    ) -> dict[int, str]:
+        """Have clients do a task of the sum, and their attempts take the replies; return the others, and why."""
+        payloads = {client: request for of_attempt in requests for client, request in of_attempt.items()}
+        if not payloads:
+            return {}
+        replies = fed.stream(task, payloads)
+        reasons = {client: take(attempt_of[client], client, reply) for client, reply in replies}
+        return {client: reason for client, reason in (reasons | replies.missing).items() if reason is not None}
 
-def _unmask(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
-    """Third exchange: collect shares from those who replied, and take the masks off, where enough reveal theirs."""
-    going = [attempt for attempt in attempts if not attempt.disputed and len(attempt.replied) >= attempt.needed]
-    attempt_of = {client: attempt for attempt in going for client in attempt.replied}
-    revealed: dict[int, dict[int, int]] = {}
+    def lose(reasons: Mapping[int, str]) -> None:
+        for client, reason in reasons.items():
+            attempt_of[client].lost[client] = reason
+            if reason == client_tasks.OTHER_KEY:  # it has lost its memory, and is asked for its new key the next time
+                fed.keys.pop(client, None)
+
+    shares = (dict.fromkeys(attempt.ids, attempt.group) for attempt in attempts)
+    lose(exchange(client_tasks.send_shares, shares, SumAttempt.take_shares))
+    requests = (attempt.requests(task, payloads, terms) for attempt in attempts)
+    lose(exchange(client_tasks.masked, requests, SumAttempt.take_masked))
+    for attempt in attempts:
+        attempt.lost |= _settled(attempt.disputes, len(attempt.publics))
     silent: dict[int, str] = {}
-    enough = {id(attempt): masks.threshold(len(attempt.ids)) for attempt in going}
     for time in range(_TIMES):
-        requests = {
-            client: attempt.group | {"survivors": attempt.replied, "dropped": attempt.dropped}
-            for client, attempt in attempt_of.items()
-            if len(revealed.keys() & set(attempt.replied)) < enough[id(attempt)] and client not in revealed
-        }
-        if not requests:
-            break
-        if time:
+        reveals = [attempt.reveals() for attempt in attempts]
+        if time and any(reveals):
             fed.pause(time)
-        replies = fed.stream(client_tasks.reveal_shares, requests)
-        for client, reply in replies:
-            if (reason := _rejection(reply, {})) is not None:
-                silent[client] = reason
-            elif (shares := attempt_of[client].opened_by(client, reply)) is None:
-                silent[client] = "it opens none of its shares of others' keys"
-            else:
-                revealed[client] = shares
-        silent |= replies.missing
-    for attempt in going:
-        holders = [client for client in attempt.replied if client in revealed][: enough[id(attempt)]]
-        if len(holders) < enough[id(attempt)]:
-            attempt.lost |= {i: silent[i] for i in attempt.replied if i not in revealed and i in silent}
-        else:
-            attempt.unmask({i: revealed[i] for i in holders})
+        silent |= exchange(client_tasks.reveal_shares, reveals, SumAttempt.take_revealed)
+    for attempt in attempts:
+        attempt.unmask(silent)
 
 
 def ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
