@@ -171,7 +171,7 @@ def test_with_a_budget_names_of_classes_stay_at_the_site(tmp_path: Path) -> None
     assert site(tmp_path, classes=kinds).introduction(labels=True)["classes"] == kinds
     assert site(tmp_path, classes=kinds).introduction(labels=False)["classes"] == []
     one = site(tmp_path, y=torch.tensor([0, 1, 0, 1]), classes=kinds, account=Account(tmp_path, 1.0, 1e-5))
-    known = {"name": "a", "identity": one.identity, "key": "", "shape": [3], "features": [], "classes": []}
+    known = {"name": "a", "identity": one.identity, "key": "", "features": [], "classes": []}
     assert one.introduction(labels=True) == known
     for guessed in (kinds, kinds[:1], ["other"]):
         assert one.client(request(classes=guessed)).y is None, "no answer depends on what is guessed of classes"

@@ -314,7 +314,6 @@ class Site:
             "name": self.name,
             "identity": self.identity,
             "key": own_public_text(self.key) if self.key else "",
-            "shape": list(self.x.shape[1:]),
             "features": self.features,
             "classes": self.classes if labels and self.account is None else [],
         }

@@ -1,6 +1,5 @@
 """How sites introduce themselves to the server, and which are refused."""
 
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -34,18 +33,6 @@ def test_a_second_site_of_a_name_is_refused_and_the_first_unharmed(tmp_path: Pat
     assert roster.greet() == []
     assert reports[-1] == "Refused: Another site is called 'a' already; every site needs a name of its own."
     assert roster.members["a"].node == nodes.node(0)
-
-
-def test_a_site_with_other_data_is_refused_by_what_most_have(tmp_path: Path) -> None:
-    for other, words in (
-        (site(tmp_path / "c", "c", 5), r"samples of shape \(5,\), but most sites have samples of shape \(3,\)"),
-        (site(tmp_path / "c", "c", 3, ("x", "y", "q")), r"a table of 3 columns \(x, y, q\), but most"),
-    ):
-        reports: list[str] = []
-        sites = [other, *(site(tmp_path / name, name) for name in ("d", "e", "f"))]
-        members = Roster(grid(tmp_path, *sites), report=reports.append).gather(3, 5)
-        assert [member.name for member in members] == ["d", "e", "f"]
-        assert re.search(words, reports[-1])
 
 
 def test_once_it_has_begun_only_those_come_back_who_were_there(tmp_path: Path) -> None:
@@ -217,7 +204,7 @@ def test_a_nodes_own_words_are_one_short_line_of_the_log(tmp_path: Path) -> None
     assert len(sentence) < 350
 
 
-SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "classes": ["y"]}
+SOUND = {"name": "b", "identity": "token", "features": ["x"], "classes": ["y"]}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +218,6 @@ SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "cla
         *({key: ["a\ud800"]} for key in ("features", "classes")),
         {"identity": None},
         *({"key": key} for key in (None, 3, ["k"])),
-        *({"shape": shape} for shape in (5, [[5]], None, "3", [3.0], [True], torch.ones(1), {"3": 3})),
         *({key: value} for key in ("features", "classes") for value in (7, [7], None, "xy", [["x"]])),
         {"node": {}, "more": 1},
     ],

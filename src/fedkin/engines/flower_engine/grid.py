@@ -15,7 +15,6 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedkin.core import Federation, FedkinError, Payload, Task
-from fedkin.core.errors import listing
 from fedkin.core.payload import owned, to_bytes
 from fedkin.core.replies import Failure, is_name, is_text
 from fedkin.engines.flower_engine import connected_nodes
@@ -196,32 +195,19 @@ NOWHERE = 0
 class Member:
     """A site as the server knows it, from its introduction.
 
-    Names are stable, and ids of sites are in order of them. `shape` is that of one sample. `identity` is a token that
-    distinguishes this site from another of the same name. `features` are a table's columns; these and `classes` may be
-    empty. `key` is the public key that Flower authenticates its node with, as OpenSSH writes it, where the site says
-    that it keeps it; else empty: a node without authentication has a new key whenever it starts. `node` is Flower's
-    number of the node that it is reached by now, or `NOWHERE`.
+    Names are stable, and ids of sites are in order of them. `identity` is a token that distinguishes this site from
+    another of the same name. `features` are a table's columns; these and `classes` may be empty. `key` is the public
+    key that Flower authenticates its node with, as OpenSSH writes it, where the site says that it keeps it; else empty:
+    a node without authentication has a new key whenever it starts. `node` is Flower's number of the node that it is
+    reached by now, or `NOWHERE`.
     """
 
     name: str
     identity: str
-    shape: tuple[int, ...]
     features: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
     key: str = ""
     node: int = NOWHERE
-
-    @property
-    def kind(self) -> tuple[int, ...] | None:
-        """Shape of a sample; ``None`` for tables, whose columns are agreed on by name later."""
-        return None if self.features else self.shape
-
-    @property
-    def described(self) -> str:
-        """Description of the data in words, such as "samples of shape (1, 28, 28)"."""
-        if self.features:
-            return f"a table of {len(self.features)} columns ({listing(self.features)})"
-        return f"samples of shape {self.shape}"
 
 
 def introduced(reply: Message, node: int, key: str) -> Member:
@@ -237,15 +223,14 @@ def introduced(reply: Message, node: int, key: str) -> Member:
         raise FedkinError(f"Node {node}: {in_one_line(refusal, 300)}")  # a line of the log
     try:
         member = Member(**answer.tree())
-        lists = all(isinstance(value, list) for value in (member.shape, member.features, member.classes))
-        sound = lists and all(map(is_text, (*member.features, *member.classes, member.key)))
+        sound = isinstance(member.features, list) and isinstance(member.classes, list)
+        sound = sound and all(map(is_text, (*member.features, *member.classes, member.key)))
         sound = sound and is_name(member.name) and is_name(member.identity)
-        sound = sound and all(type(size) is int for size in member.shape)
     except TypeError:
         sound = False
     if not sound:
         raise FedkinError(f"Node {node} does not introduce itself as sites of fedkin do.")
-    return replace(member, node=node, shape=tuple(member.shape), key=key if member.key == key else "")
+    return replace(member, node=node, key=key if member.key == key else "")
 
 
 class Roster:
@@ -324,10 +309,10 @@ class Roster:
     def _objection(self, member: Member) -> str | None:
         """Return why a site does not get the seat of its name; ``None`` if it does.
 
-        That is if its name is another site's, its node, folder or key has a seat under another name, it has other data
-        than before, or the run began without it.
+        That is if its name is another site's, its node, folder or key has a seat under another name, or the run began
+        without it.
         """
-        name, before = member.name, self.members.get(member.name)
+        name = member.name
         identities = self.known | {peer.name: peer.identity for peer in self.members.values()}
         keys = self.keys | {peer.name: peer.key for peer in self.members.values() if peer.key}
         for other, identity in identities.items():
@@ -348,10 +333,6 @@ class Roster:
             return (
                 f"A node with another key says that it is site '{name}'; the name stays with the key that it had first."
             )
-        # Who has been away since the run resumed has no data here yet.
-        has_data = self.known and before and before.node != NOWHERE
-        if before and has_data and (before.shape, before.features) != (member.shape, member.features):
-            return f"Site '{name}' came back with {member.described} instead of {before.described}."
         return None
 
     def _refuse(self, reason: str, node: int) -> None:
@@ -362,26 +343,11 @@ class Roster:
         if reason not in self.refused and len(self.refused) < 100:  # nodes may go on forever; the log has all
             self.refused.append(reason)
 
-    def majority(self) -> list[Member]:
-        """Return the sites that can take part together, in order of name: with tables or the most common shape."""
-        kinds = Counter(member.kind for member in self.members.values())
-        common = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
-        return [self.members[name] for name in sorted(self.members) if self.members[name].kind == common]
-
-    def differing(self) -> dict[int, str]:
-        """Return, for the node of each site whose data differ from the others', why it cannot take part."""
-        majority = self.majority()
-        return {
-            member.node: f"Site '{member.name}' has {member.described}, but most sites have {majority[0].described}."
-            for member in self.members.values()
-            if member.kind != majority[0].kind
-        }
-
     def gather(self, count: int, patience: float) -> list[Member]:
-        """Wait until `count` sites whose data agree are connected; return them in order of name.
+        """Wait until `count` sites are connected; return them in order of name.
 
-        Their data agree if all are tables, or arrays of one shape. `count` is at least 1, with those that are
-        forgotten, which are not waited for; `patience` is the maximum of seconds.
+        `count` is at least 1, with those that are forgotten, which are not waited for; `patience` is the maximum of
+        seconds.
 
         No other site is admitted from then on. A resumed run needs a single site once patience is
         over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
@@ -392,8 +358,7 @@ class Roster:
         reported = 0.0
         while True:
             self.greet()
-            majority = self.majority()
-            names = [member.name for member in majority if member.name not in self.forgotten]
+            names = sorted(self.members.keys() - self.forgotten)
             expected = max(enough, len(self.known.keys() - self.forgotten))
             state = f"{min(len(names), expected)} of {expected} sites are there: {', '.join(names) or 'none yet'}"
             if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
@@ -406,15 +371,14 @@ class Roster:
             if time.monotonic() > end:
                 if self.known and names:
                     break
-                raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
+                raise FedkinError(f"After {patience:g} seconds {state}.")
             time.sleep(0.5)
-        for node, reason in self.differing().items():
-            self._refuse(reason, node)
         seats = max(count, len(self.known))
-        majority.sort(key=lambda member: member.name not in self.known)  # who took part before keeps a seat
-        present = {member.name: member for member in majority[:seats]}
+        # Who took part before keeps a seat.
+        seated = sorted(self.members, key=lambda name: (name not in self.known, name))[:seats]
+        present = {name: self.members[name] for name in seated}
         away = {
-            name: replace(majority[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
+            name: Member(name, identity, key=self.keys.get(name, ""))
             for name, identity in self.known.items()
             if name not in present
         }
