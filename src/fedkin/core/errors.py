@@ -33,7 +33,7 @@ class FedkinError(ValueError):
         error's type, since a sentence may quote a cell.
     """
 
-    kind: ClassVar[Literal["failed", "declined", "refused"]] = "declined"
+    kind: ClassVar[Literal["failed", "refused"]] = "failed"
     """What a client's error is to the server, see `fedkin.core.replies.Failure`."""
 
     def __init__(self, text: str, public: bool | str = False) -> None:

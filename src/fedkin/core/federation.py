@@ -239,7 +239,9 @@ class Federation(ABC):
         if task.name not in self._replied and is_most and len(reasons := set(missing.values())) == 1:
             (reason,) = reasons
             if failure_kind(reason) == "failed":
-                raise FedkinError(f"Task '{task.name}' failed at all {len(missing)} clients asked: {reason}.")
+                raise FedkinError(
+                    f"Task '{task.name}' failed at all {len(missing)} clients asked: {reason.removesuffix('.')}."
+                )
 
     def _begin(
         self, task: Task, payloads: Mapping[int, Payload], missing: dict[int, str]

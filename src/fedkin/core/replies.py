@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, RefusalError
+from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
 
 Check = Callable[[Any], bool]
@@ -247,7 +247,7 @@ def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
 # Failures: why a client gave no usable reply.
 
 
-FailureKind = Literal["absent", "failed", "declined", "refused", "unusable", "unsummed"]
+FailureKind = Literal["absent", "failed", "refused", "unusable", "unsummed"]
 """Kinds of failures, see `Failure`."""
 
 
@@ -255,8 +255,8 @@ class Failure(str):
     """Why a client gave no usable reply: the words of a sentence, and their kind.
 
     ``"absent"`` is a client that did not answer or could not be reached, ``"failed"`` one whose task ended in an error,
-    ``"declined"`` one that says why it does not do the task now, and ``"refused"`` one that never will. A reply that is
-    not as it must be is ``"unusable"``. ``"unsummed"`` is a client whose sum or pool failed, perhaps because of others.
+    and ``"refused"`` one that never will do it. A reply that is not as it must be is ``"unusable"``. ``"unsummed"`` is
+    a client whose sum or pool failed, perhaps because of others.
     """
 
     kind: FailureKind
@@ -285,10 +285,8 @@ def failure_of(error: Exception) -> Failure:
 
     Any other message may hold samples, so it stays in the client's log.
     """
-    if isinstance(error, FedkinError) and error.public:
-        return Failure(error.kind, error.public)
-    kind: FailureKind = "refused" if isinstance(error, RefusalError) else "failed"
-    return Failure(kind, f"the task failed there ({type(error).__name__}; its log says more)")
+    reason = f"the task failed there ({type(error).__name__}; its log says more)"
+    return Failure(error.kind, error.public or reason) if isinstance(error, FedkinError) else Failure("failed", reason)
 
 
 def refusal(reply: Payload, *expected: Expected) -> Failure | None:

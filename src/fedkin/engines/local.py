@@ -258,7 +258,7 @@ def cores() -> int:
 # Exchange with clients of one array: a task does them a block at a time, and no reply is made for any of them.
 
 
-_DECLINED = Failure("declined", "its privacy budget allows it to send nothing")
+_DECLINED = Failure("failed", "its privacy budget allows it to send nothing")
 
 
 def shared_payload(payloads: Mapping[int, Payload]) -> Payload | None:

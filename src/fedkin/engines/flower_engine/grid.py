@@ -175,8 +175,7 @@ class FlowerFederation(Federation):
         try:
             answer = read(reply.content)
             if reason := in_one_line(answer.text("refusal"), 1000):
-                kind = answer.facts.get("failure")
-                return Failure("refused" if kind == "refused" else "failed" if kind == "failed" else "declined", reason)
+                return Failure("refused" if answer.facts.get("failure") == "refused" else "failed", reason)
             spent = answer.facts.get("seconds", 0.0)
             self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0
             return answer.tree()
