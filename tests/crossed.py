@@ -103,7 +103,7 @@ def _made(name: str, settings: dict[str, Any]) -> tuple[Overheard, Any]:
     method = checked_method(registry.resolve("method", name.split()[0]), dict(settings))
     fed = Overheard(hostile.clients_for(name))
     if name.endswith("of sums"):
-        secure(fed, method)
+        secure(fed)
     state = method.init(fed)
     while not state.finished:
         state, _ = method.step(fed, state)

@@ -282,36 +282,35 @@ class Roster:
             self._greeted |= {node: nodes[node].started for node in new}
         came = []
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
-            node, named = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
+            node = self._asked.pop(reply.metadata.reply_to_message_id)
             # Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat.
             if reply.has_error() and reply.error.code == 5:
                 self.report(f"Node {node} is not there any more, as after a site was killed; it is left alone")
                 continue
+            key = public_text(nodes[node].key) if node in nodes else ""
             try:
-                key = public_text(nodes[node].key) if node in nodes else ""
                 member = introduced(reply, node, key)
-                named = node
-                if self.listed and member.name not in self.listed:
-                    raise FedkinError(
-                        f"Site '{member.name}' is not among the clients that this run's [federation] lists."
-                    )
-                if self.listed.get(member.name, "") not in ("", key):
-                    raise FedkinError(f"Site '{member.name}' has another key than 'federation.keys' lists for it.")
-                if (reason := self._objection(member)) is not None:
-                    raise FedkinError(reason)
-                self.members[member.name] = member
-                came.append(member)
             except FedkinError as error:
-                self._refuse(str(error), named)
+                self._refuse(str(error), NOWHERE)
+                continue
+            if (reason := self._objection(member, key)) is not None:
+                self._refuse(reason, node)
+                continue
+            self.members[member.name] = member
+            came.append(member)
         return came
 
-    def _objection(self, member: Member) -> str | None:
+    def _objection(self, member: Member, node_key: str) -> str | None:
         """Return why a site does not get the seat of its name; ``None`` if it does.
 
-        That is if its name is another site's, its node, folder or key has a seat under another name, or the run began
-        without it.
+        That is if it is not listed with its node's key, its name is another site's, its node, folder or key has a seat
+        under another name, or the run began without it.
         """
         name = member.name
+        if self.listed and name not in self.listed:
+            return f"Site '{name}' is not among the clients that this run's [federation] lists."
+        if self.listed.get(name, "") not in ("", node_key):
+            return f"Site '{name}' has another key than 'federation.keys' lists for it."
         identities = self.known | {peer.name: peer.identity for peer in self.members.values()}
         keys = self.keys | {peer.name: peer.key for peer in self.members.values() if peer.key}
         for other, identity in identities.items():

@@ -16,7 +16,6 @@ from fedkin.methods.clients.client_method import NotNegative, losses
 from fedkin.methods.clients.update_splits import (
     Division,
     SplitState,
-    SplitValues,
     UpdateMethod,
     Updates,
     cosine_distances,
@@ -33,12 +32,6 @@ class SattlerState(SplitState):
 
     greatest_norm: float = 0.0
     choices: dict[str, int] = field(default_factory=dict)
-
-
-class SattlerValues(SplitValues, total=False):
-    """Values of a round, with the `norms` of each cluster's updates: of their mean, and the largest."""
-
-    norms: dict[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,6 @@ class SattlerMethod(UpdateMethod):
         paper={"norms": "absolute", "mean_below": 0.4, "largest_above": 1.6, "cooldown": 20}
     )
     state_type: ClassVar[type[SplitState]] = SattlerState
-    record_type: ClassVar[type[Any]] = SattlerValues
 
     def can_split(self, state: SattlerState) -> bool:
         return True
