@@ -83,7 +83,7 @@ def ffcm_planted():
 def ffcm_run(method, clients, secure_sums=False, **options):
     fed = LocalFederation(clients, 0, workers=1, **options)
     if secure_sums:
-        secure(fed, method)
+        secure(fed)
     state = method.init(fed)
     states, records = [state], []
     while not state.finished:

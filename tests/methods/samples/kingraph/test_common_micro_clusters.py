@@ -114,7 +114,7 @@ def digits(clients: int) -> tuple[list[Client], torch.Tensor]:
 def run(clients: list[Client], hidden: bool = False, **options: Any) -> tuple[list[Any], torch.Tensor]:
     fed, method = LocalFederation(clients, 0, **options), KinGraphMethod(common_micro_clusters=True)
     if hidden:
-        secure(fed, method)
+        secure(fed)
     state, records = method.init(fed), []
     while not state.finished:
         state, record = method.step(fed, state)
