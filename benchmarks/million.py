@@ -204,7 +204,7 @@ def messages() -> dict[str, tuple[float, float, float, int]]:
         else:
             fed.ask(cluster_locally, fed.all(features="raw", local_clusters=CLUSTERS))
         server = (time.process_time() - began - fed.seconds) / GROUP * 1e6
-        measured[name] = (fed.traffic.sent / GROUP, fed.traffic.received / GROUP, server, fed.exchange)
+        measured[name] = (fed.sent / GROUP, fed.received / GROUP, server, fed.exchange)
     return measured
 
 

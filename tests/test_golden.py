@@ -52,7 +52,7 @@ def test_flower_finds_the_same(name: str, data: str, tmp_path: Path) -> None:
     (tensors, text), (others, other) = pack(golden.finish(name, local)), pack(golden.finish(name, fed))
     assert text == other
     assert all(torch.allclose(tensors[key], others[key], atol=1e-5, equal_nan=True) for key in tensors)
-    assert (fed.traffic.sent, fed.traffic.received) == (local.traffic.sent, local.traffic.received)
+    assert (fed.sent, fed.received) == (local.sent, local.received)
     for i, client in local.clients.items():
         remembered = Memory(tmp_path / str(i) / RUN).state() or {}
         assert remembered.keys() == client.state.keys()

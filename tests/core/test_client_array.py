@@ -64,8 +64,8 @@ def test_clients_of_one_array_are_clustered_as_one_at_a_time(name):
     torch.testing.assert_close(state.centroids, expected.centroids, rtol=1e-5, atol=1e-5)
     assert [record.missing for record in records] == [record.missing for record in wanted]
     assert [record.answered for record in records] == [record.answered for record in wanted]
-    assert (array.traffic.sent, array.requested, array.usable) == (single.traffic.sent, single.requested, single.usable)
-    assert array.traffic.received == pytest.approx(single.traffic.received, abs=5), "a pool's numbers have more digits"
+    assert (array.sent, array.requested, array.usable) == (single.sent, single.requested, single.usable)
+    assert array.received == pytest.approx(single.received, abs=5), "a pool's numbers have more digits"
     for i in range(len(SIZES)):
         kept, alone = array.clients[i].state, single.clients[i].state
         assert alone.keys() - kept.keys() <= {"present", "centroid_rows"}, "which MUFC forgets by, unless in one array"

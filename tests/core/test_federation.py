@@ -26,8 +26,8 @@ def test_every_byte_is_counted_by_direction_and_a_shared_payload_for_everyone():
     fed = federation()
     payload = {"add": torch.zeros(100)}
     fed.ask(double, fed.all(**payload))
-    assert fed.traffic.sent == 4 * payload_bytes(payload)
-    assert fed.traffic.received == 4 * payload_bytes({"x": torch.zeros(100)})
+    assert fed.sent == 4 * payload_bytes(payload)
+    assert fed.received == 4 * payload_bytes({"x": torch.zeros(100)})
 
 
 def test_useless_replies_are_missing_by_name():
@@ -104,7 +104,7 @@ def test_who_is_away_costs_nothing_and_is_missing_by_name():
     assert list(replies.missing) == [1, 2]
     assert fed.asked == [[0, 2]]
     other.ask(double, dict.fromkeys([0, 2], payload))
-    assert (fed.traffic, fed.exchange) == (other.traffic, other.exchange)
+    assert (fed.sent, fed.received, fed.exchange) == (other.sent, other.received, other.exchange)
 
 
 def test_a_client_without_a_usable_reply_is_left_out_once_enough_others_replied():

@@ -77,7 +77,7 @@ def test_what_is_asked_is_a_task_and_what_is_sent_can_be() -> None:
         fed.ask(federation, fed.all())  # type: ignore[arg-type]
     with pytest.raises(FedkinError, match=rf"for task '{__name__}.keep', 'centres', ndarray"):
         fed.ask(keep, fed.all(centres=np.zeros(2)))
-    assert fed.traffic.sent == 0
+    assert fed.sent == 0
 
 
 @dataclass(frozen=True)

@@ -265,15 +265,15 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
     assert set(fed.ids).difference(fed.present) == {7, 8, 9, 10, 11}
     prepared = prepare(fed, TableOptions(scaling="standard"))
     assert torch.cat([fed.clients[i].x for i in range(7)]).mean().abs() < 1e-6
-    exchange, sent = fed.exchange, fed.traffic.sent
+    exchange, sent = fed.exchange, fed.sent
     for step in range(5):
         admit_joined_clients(fed, population.clients, population.away(step), prepared)
-        assert (len(fed.present), fed.exchange, fed.traffic.sent) == (len(fed.ids) - 5, exchange, sent)
+        assert (len(fed.present), fed.exchange, fed.sent) == (len(fed.ids) - 5, exchange, sent)
     assert all(torch.equal(fed.clients[i].x, raw[i]) for i in range(7, 12))
     admit_joined_clients(fed, population.clients, population.away(5), prepared)
     assert fed.present == fed.ids
     assert fed.exchange == exchange + 1
-    assert fed.traffic.sent > sent
+    assert fed.sent > sent
     assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
     admit_joined_clients(fed, population.clients, population.away(6), prepared)
     assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from fedkin.core.method import State as State
     from fedkin.core.method import Traits as Traits
     from fedkin.core.payload import Payload as Payload
-    from fedkin.core.payload import Traffic as Traffic
     from fedkin.core.tasks import Task as Task
     from fedkin.core.tasks import client_task as client_task
     from fedkin.core.tasks import task as task
 
 _MODULES = {"Client": "client", "block_task": "client_array", "Federation": "federation", "FedkinError": "errors"}
+_MODULES |= {"Payload": "payload"}
 _MODULES |= dict.fromkeys(("Method", "Record", "State", "Traits"), "method")
-_MODULES |= dict.fromkeys(("Payload", "Traffic"), "payload")
 _MODULES |= dict.fromkeys(("Task", "client_task", "task"), "tasks")
 
 

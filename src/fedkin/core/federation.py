@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
-from fedkin.core.payload import Payload, Traffic, payload_bytes
+from fedkin.core.payload import Payload, payload_bytes
 from fedkin.core.replies import Expected, Failure, failure_kind, lasts
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import Task
@@ -113,8 +113,8 @@ class Federation(ABC):
         Number of exchanges so far; part of a checkpoint, since clients' generators depend on it.
     settled : int
         The exchange after which the last checkpoint was written; a run never resumes before it.
-    traffic : Traffic
-        Bytes by direction, so far.
+    sent, received : int
+        Bytes to and from clients, so far.
     seconds : float
         Computing time of all clients together, so far, where the engine measures it; no method may depend on it.
     refused : list of str
@@ -157,7 +157,8 @@ class Federation(ABC):
         self.missing: dict[int, str] = {}
         self.client_names, self.min_clients, self.on_drop = names, min_clients, on_drop
         self.seed, self.exchange, self.settled = seed, 0, 0
-        self.traffic, self.seconds = Traffic(), 0.0
+        self.sent = self.received = 0
+        self.seconds = 0.0
         self.requested = self.usable = 0
         self.secure_sums = False
         self.refused: list[str] = []
@@ -261,7 +262,7 @@ class Federation(ABC):
             sizes = {id(payload): payload_bytes(payload) for payload in {id(p): p for p in requests.values()}.values()}
         except TypeError as error:
             raise FedkinError(f"Clients are sent, for task '{task.name}', {error}.") from error
-        self.traffic.sent += sum(sizes[id(payload)] for payload in requests.values())
+        self.sent += sum(sizes[id(payload)] for payload in requests.values())
         self.requested += len(requests)
         question = next(iter(requests.values()), {})
         summed = question.get("task")
@@ -277,7 +278,7 @@ class Federation(ABC):
         """Return why a reply cannot be used, or ``None`` if it can; one that cannot be read counts as unusable."""
         try:
             size = payload_bytes(reply)
-            self.traffic.received += size
+            self.received += size
             counts["bytes"] = max(counts.get("bytes", 0), size if reply else 0)
             return task.refusal(reply, expected)
         except Exception as error:
@@ -398,8 +399,8 @@ class Federation(ABC):
         """Return what a run needs of the federation to resume, by name in a checkpoint."""
         return {
             "exchange": self.exchange,
-            "sent": self.traffic.sent,
-            "received": self.traffic.received,
+            "sent": self.sent,
+            "received": self.received,
             "keys": {str(client): key for client, key in self.keys.items()},
             **({"signed": {str(client): dict(parts) for client, parts in self.signed.items()}} if self.signed else {}),
             "left_out": {str(client): reason for client, reason in self.dropped.items()},
@@ -409,7 +410,7 @@ class Federation(ABC):
     def restore(self, tree: Mapping[str, Any]) -> None:
         """Go on from the `tree` of a checkpoint, whose tensors are taken over."""
         self.exchange = self.settled = tree["exchange"]
-        self.traffic = Traffic(tree["sent"], tree["received"])
+        self.sent, self.received = tree["sent"], tree["received"]
         self.keys = {int(client): key for client, key in tree["keys"].items()}
         self.signed = {int(client): parts for client, parts in tree.get("signed", {}).items()}
         self.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}

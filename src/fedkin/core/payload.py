@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -103,14 +102,6 @@ def payload_bytes(payload: Payload) -> int:
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_packed(payload, "", tensors))  # whose order does not matter
     return sum(tensor.nbytes for tensor in tensors.values()) + len(text)
-
-
-@dataclass
-class Traffic:
-    """Bytes transmitted so far: `sent` to clients and `received` from them."""
-
-    sent: int = 0
-    received: int = 0
 
 
 # Files for trees of tensors and plain values: tensors as safetensors, everything else as JSON in its header. On a disk

@@ -149,19 +149,18 @@ def uint8(*shape: int | str | None) -> Array:
     return Array(shape, torch.uint8, 0, 255)
 
 
-def is_number(value: Any) -> bool:
-    """Return whether a value is a plain number of magnitude at most `MAX_NUMBER`."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
+def within(low: float, high: float = MAX_NUMBER) -> Check:
+    """Return a check that accepts plain numbers from `low` to `high`."""
+    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
-def is_count(value: Any) -> bool:
-    """Return whether a value is a plain integer in [0, 2^53)."""
-    return type(value) is int and 0 <= value < MAX_COUNT
+def counts_to(high: int, low: int = 1) -> Check:
+    """Return a check that accepts plain integers from `low` to `high`."""
+    return lambda value: type(value) is int and low <= value <= high
 
 
-def is_amount(value: Any) -> bool:
-    """Return whether a value is a plain number in [0, 2^53), such as a weight."""
-    return is_number(value) and 0 <= value < MAX_COUNT
+is_number, is_amount, is_count = within(-MAX_NUMBER), within(0, MAX_COUNT), counts_to(MAX_COUNT - 1, 0)
+"""Whether a value is a plain number; one that is not negative, such as a weight; a plain integer in [0, 2^53)."""
 
 
 def is_shape(value: Any) -> bool:
@@ -189,16 +188,6 @@ def is_text(value: Any) -> bool:
 def one_of(*values: Any) -> Check:
     """Return a check that accepts these values, of the same types."""
     return lambda value: any(type(value) is type(each) and value == each for each in values)
-
-
-def within(low: float, high: float = MAX_NUMBER) -> Check:
-    """Return a check that accepts plain numbers from `low` to `high`."""
-    return lambda value: is_number(value) and low <= value <= high
-
-
-def counts_to(high: int, low: int = 1) -> Check:
-    """Return a check that accepts plain integers from `low` to `high`."""
-    return lambda value: is_count(value) and low <= value <= high
 
 
 def below(bound: int) -> Check:

@@ -259,12 +259,12 @@ class Runner:
 
     def _line(self, state: Any, record: Record) -> RecordLine:
         """Return the line of a step's record, in which clients that were left out of the run are missing, too."""
-        traffic, refused = self.fed.traffic, {"refused": list(self.fed.refused)} if self.fed.refused else {}
+        refused = {"refused": list(self.fed.refused)} if self.fed.refused else {}
         line: RecordLine = _plain(
             {
                 "step": state.steps, "answered": record.answered, "missing": {**record.missing, **self.fed.dropped},
                 "values": record.values, "metrics": self.judge(state, record),
-                "sent": traffic.sent, "received": traffic.received, **refused,
+                "sent": self.fed.sent, "received": self.fed.received, **refused,
             }
         )  # fmt: skip
         return line

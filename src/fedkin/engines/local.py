@@ -303,7 +303,7 @@ class ArrayExchange:
 
     def _count(self, size: int, largest: int) -> None:
         """Count the bytes of the replies of some clients, and of the largest."""
-        self.fed.traffic.received += size
+        self.fed.received += size
         self.counts["bytes"] = max(self.counts.get("bytes", 0), largest)
 
     def _take(self, clients: list[int]) -> None:

@@ -161,8 +161,8 @@ class GridFederation(Federation):
                 log.warning("%s is left out of the evaluation: %s", self.client_label(client), metrics)
             else:
                 usable[client] = metrics
-        self.traffic.sent += sum(model.nbytes for model in models.values())
-        self.traffic.received += sum(payload_bytes(dict(metrics)) for metrics in usable.values())
+        self.sent += sum(model.nbytes for model in models.values())
+        self.received += sum(payload_bytes(dict(metrics)) for metrics in usable.values())
         return usable
 
     # Messages, and what is read of the replies.
@@ -271,7 +271,7 @@ class GridFederation(Federation):
         judged = self._judged(payloads)
         chosen = {i: lowest_loss(losses) for i, losses in judged.items() if not isinstance(losses, str)}
         starts = {(client, cluster): payloads[client]["models"][cluster] for client, cluster in chosen.items()}
-        self.traffic.sent += sum(model.nbytes for model in starts.values())
+        self.sent += sum(model.nbytes for model in starts.values())
         trained = {client: reply for (client, _), reply in list(self._trained(starts))}
         for client, losses in judged.items():
             reply = losses if isinstance(losses, str) else trained[client]

@@ -67,7 +67,7 @@ def test_moments_cross_once_and_then_micro_clusters():
     assert state.counts.min() >= 5
     assert state.counts.sum() == 720
     moments, differences, summary = 20 * 8 + 210 * 4, 20 * 20 * 8, 10 * (20 * 4 + 8)
-    assert fed.traffic.received < 6 * (moments + differences + summary + 400)
+    assert fed.received < 6 * (moments + differences + summary + 400)
 
 
 def test_a_client_that_was_not_there_is_told_all_nodes_and_new_samples_go_to_the_nearest():
@@ -137,10 +137,10 @@ def test_a_finished_state_can_be_cut_again_and_clients_are_asked_for_nothing(opt
     assert again.tree().keys() == state.tree().keys()
     assert all(torch.equal(a, client.state["clusters"]) for a, client in zip(labels, clients, strict=True))
     assert record.values.items() <= records[-1].values.items()
-    received = fed.traffic.received
+    received = fed.received
     coarse = KinGraphMethod(**options, n_clusters=2)
     after, record = coarse.step(fed, coarse.before_cut(state))
-    assert fed.traffic.received - received <= 2 * len(clients), "nothing but that they have received it"
+    assert fed.received - received <= 2 * len(clients), "nothing but that they have received it"
     assert after.steps == state.steps
     assert record.answered == [client.id for client in clients]
     assert record.values["clusters"] == 2
@@ -159,7 +159,7 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
 
     def found(**options: Any) -> tuple[float, int, list[torch.Tensor]]:
         fed, _, _ = run(KinGraphMethod(n_clusters=10, common_micro_clusters=False, **options), clients)
-        return agreement(clients, truth), fed.traffic.sent, [client.state["clusters"] for client in clients]
+        return agreement(clients, truth), fed.sent, [client.state["clusters"] for client in clients]
 
     everyone, own = found(), found(broadcast_nodes=False)
     assert everyone[0] > own[0] + 0.02
