@@ -171,11 +171,7 @@ class Federation(ABC):
     @property
     def present(self) -> list[int]:
         """Ids of the clients that take part now, in order."""
-        return list(filter(self.takes_part, self.ids))
-
-    def takes_part(self, client: int) -> bool:
-        """Return whether a client takes part now."""
-        return client in self.joined and client not in self.dropped
+        return [client for client in self.ids if client in self.joined and client not in self.dropped]
 
     def join(self, clients: Iterable[int]) -> None:
         """Have clients take part from now on."""
