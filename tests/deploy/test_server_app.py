@@ -131,7 +131,7 @@ def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path,
         return nodes_of(made, keep)
 
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")
-    with pytest.raises(FedkinError, match=r"'fedkin\.data\.statistics\.moments' is not .* with"):
+    with pytest.raises(FedkinError, match=r"'fedkin\.data\.columns\.moments' is not .* with"):
         serve(nodes(), asks, tmp_path / "scaled")
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2", "data.scaling=none")
     serve(nodes(), asks, tmp_path / "out")
