@@ -32,7 +32,7 @@ from fedkin.core.errors import (
     unknown_name,
 )
 from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text, reals
-from fedkin.data.options import AUTO, MIN_MEMBERS, NO_ID, TableOptions
+from fedkin.data.options import AUTO, MIN_MEMBERS, NO_ID
 from fedkin.data.tables import in_order
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import sums_of_all
@@ -155,13 +155,6 @@ class Schema:
     def names(self) -> list[str]:
         """Names of the columns."""
         return [column.name for column in self.columns]
-
-    @property
-    def reading(self) -> TableOptions:
-        """Options by which a new table is read with columns of the same kinds."""
-        categorical = [column.name for column in self.columns if column.kind == "category"]
-        ordinal = {column.name: list(column.categories) for column in self.columns if column.kind == "ordinal"}
-        return TableOptions(id=self.id or AUTO, categorical=categorical, ordinal=ordinal, features=self.names)
 
 
 def plain(columns: Iterable[Column]) -> list[list[Any]]:

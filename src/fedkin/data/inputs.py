@@ -31,7 +31,7 @@ from fedkin.data.names import KINDS, ending_of, expanded, files_in, files_of_cli
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.population import Population, hold_out
 from fedkin.data.samples import SUGGESTED, folder_dataset, pixels_of, with_embeddings
-from fedkin.data.sources import load, read_rows
+from fedkin.data.sources import load, rows_to_dataset
 from fedkin.data.tables import (
     LABEL_NAMES,
     LARGEST,
@@ -160,12 +160,12 @@ def client_data(value: Any, origin: str, label: str | None = None, options: Tabl
         case "table":
             data = frame_to_dataset(as_frame(value), origin, origin, label, options=options)
         case "items":
-            x, y, column = _of_items(value, origin, label)
-            y = None if label == NO_LABELS else y
-            if (frame := as_frame(x)) is None:
-                data = Dataset(origin, as_tensor(x, origin))
+            items = _items_of(value, origin)
+            if _is_hub(items) and items.format["type"] != "custom":  # a user's transform makes other items
+                data = rows_to_dataset(items, origin, origin, label, options=options, names_classes=False)
             else:
-                data, y = frame_to_dataset(frame, origin, origin, column or NO_LABELS, options=options), None
+                x, y = _read_items(items, origin, label)
+                data = Dataset(origin, as_tensor(x, origin))
         case "pair":
             x, y = value
             data = client_data(x, origin, label if y is None else NO_LABELS, options)
@@ -189,26 +189,31 @@ def with_labels(data: Dataset, y: Any, origin: str) -> Dataset:
     return replace(data, y=codes, classes=classes, are_texts=isinstance(next(iter(y)), str))
 
 
-def _of_items(data: Any, origin: str, label: str | None) -> tuple[Any, Any, str | None]:
-    """Return samples, labels and their column of a data set of torch or Hugging Face, or that of a loader.
+def _items_of(data: Any, origin: str) -> Any:
+    """Return the data set of a loader, whose order and batches are for training, and any other as it is.
 
-    A loader's order and batches are for training; of one whose sampler chooses some items these are read.
+    Of a loader whose sampler chooses some items these are read.
     """
-    if isinstance(data, DataLoader):
-        if data.collate_fn is not default_collate and data.batch_size is not None:
-            raise FedkinError(f"{origin} is a DataLoader with a collate_fn of its own; give its data set.")
-        sampler, data = data.sampler, data.dataset
-        if hasattr(data, "__len__") and not isinstance(sampler, RandomSampler | SequentialSampler):
-            data = Subset(data, [int(i) for i in getattr(sampler, "indices", sampler)])
-    if _is_hub(data) and data.format["type"] != "custom":  # a transform of the user's makes other items
-        return read_rows(data, origin, label)
+    if not isinstance(data, DataLoader):
+        return data
+    if data.collate_fn is not default_collate and data.batch_size is not None:
+        raise FedkinError(f"{origin} is a DataLoader with a collate_fn of its own; give its data set.")
+    sampler, items = data.sampler, data.dataset
+    if hasattr(items, "__len__") and not isinstance(sampler, RandomSampler | SequentialSampler):
+        return Subset(items, [int(i) for i in getattr(sampler, "indices", sampler)])
+    return items
+
+
+def _read_items(data: Any, origin: str, label: str | None) -> tuple[Tensor, Any]:
+    """Return the samples and labels of a data set's items."""
     try:
         items = map(data.__getitem__, range(len(data))) if hasattr(data, "__len__") else data
         pairs = [_sample_and_label(item, None if label == NO_LABELS else label) for item in items]
         labels = [y for _, y in pairs if y is not None]
         if len(labels) not in (0, len(pairs)):
             raise ValueError("only some have labels")
-        return torch.stack([x for x, _ in pairs]), np.asarray(labels) if labels else None, None
+        y = np.asarray(labels) if labels and label != NO_LABELS else None
+        return torch.stack([x for x, _ in pairs]), y
     except Exception as error:  # whatever a user's own data set raises, and torch over samples of other shapes or none
         form = "each is x, a pair (x, y), or a dict with x or image and label, and all x are numbers of one shape"
         raise FedkinError(f"The items of {origin} cannot be used ({in_short(error)}); {form}.") from error

@@ -51,7 +51,7 @@ from fedkin.data.columns import (
     text_moments,
 )
 from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
-from fedkin.data.options import NO_OPTIONS, Imputation, TableOptions
+from fedkin.data.options import AUTO, NO_OPTIONS, Imputation, TableOptions
 from fedkin.data.tables import Dataset, plain_numbers
 from fedkin.secure_aggregation.sums import check_enough
 
@@ -107,8 +107,13 @@ class Preparation:
     @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
-        options = NO_OPTIONS if self.table is None else self.encoding.schema.reading
-        return replace(options, text=list(self.encoding.text_names), **self.files)
+        schema = self.encoding.schema  # of arrays without columns
+        categorical = [column.name for column in schema.columns if column.kind == "category"]
+        ordinal = {column.name: list(column.categories) for column in schema.columns if column.kind == "ordinal"}
+        texts, row_id = list(self.encoding.text_names), schema.id or AUTO
+        return TableOptions(
+            id=row_id, categorical=categorical, ordinal=ordinal, text=texts, features=schema.names, **self.files
+        )
 
     def apply(self, x: Any, where: str = "The data given") -> Tensor:
         """Prepare new samples as in training: the float32 tensor ``(n, *shape)`` that models take.

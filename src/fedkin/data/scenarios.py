@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
@@ -678,19 +678,17 @@ class MissingClasses(PartitionScenario):
     Attributes
     ----------
     clients : int or None
-        At least one per cluster, ordered by cluster. By default, with 10,000 training samples or more, 80, or 200 for
-        47 classes; with fewer samples 20.
+        At least one per cluster, ordered by cluster. By default 80 with 10,000 training samples or more, else 20.
     missing : list of list of int or None
         Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the
-        paper: those for Fashion-MNIST or CIFAR-10 if the data have such a name, else those for MNIST. For 47 classes,
-        as in EMNIST, eight clusters that lack seven each, drawn from the seed.
+        paper: those for Fashion-MNIST or CIFAR-10 if the data have such a name, else those for MNIST.
     """
 
     clients: Count | None = None
     missing: list[list[int]] | None = None
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        count, missing = len(data.classes), self.missing or _missing_of_paper(data, seed)
+        count, missing = len(data.classes), self.missing or _missing_of_paper(data)
         if any(not set(lacking) < set(range(count)) for lacking in missing):
             raise FedkinError(
                 f"missing is {missing}; allowed: for each cluster some classes of 0 to {count - 1}, not of all."
@@ -698,7 +696,7 @@ class MissingClasses(PartitionScenario):
         held = torch.ones(len(missing), count, dtype=torch.bool)
         for cluster, lacking in enumerate(missing):
             held[cluster, list(lacking)] = False
-        sizes = _equal(_clients_of(self.clients, data, 200 if count == 47 else 80, len(held)), len(held))
+        sizes = _equal(_clients_of(self.clients, data, 80, len(held)), len(held))
 
         def shares(y: Tensor, purpose: str) -> list[Tensor]:
             share = torch.bincount(y, minlength=count) // held.sum(0).clamp(min=1)
@@ -710,13 +708,10 @@ class MissingClasses(PartitionScenario):
         return self.populated(data, shares(data.y, "partition"), seed, tests=tests, clusters=clusters)
 
 
-def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
+def _missing_of_paper(data: Labelled) -> list[list[int]]:
     classes, name = len(data.classes), data.name.lower()
-    if classes == 47:  # EMNIST
-        rng = derive_generator(seed, "missing")
-        return [sorted(torch.randperm(classes, generator=rng)[:7].tolist()) for _ in range(8)]
     if classes != 10:
-        raise FedkinError(f"'{data.name}' has {classes} classes and not 10 or 47; give 'simulation.missing'.")
+        raise FedkinError(f"'{data.name}' has {classes} classes and not 10; give 'simulation.missing'.")
     if "fashion" in name:
         return [[5, 7], [3, 9], [5, 9], [7, 8]]
     return [[5, 8], [4, 6], [7, 9], [6, 8]] if "cifar" in name else [[7, 9], [5, 8], [3, 8], [8, 9]]
@@ -726,25 +721,19 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class _Changing(InTurns):
-    """Base of scenarios with hidden clusters that change at one step.
+class _Changing(Rotation):
+    """Base of scenarios whose images are turned, and in which some clients change at one step.
 
     Attributes
     ----------
-    kind : {"rotation", "label-flip"}
-        Scenario whose clusters are used.
     step : int
         The first step that sees the change; steps count from 1.
     changed_fraction : float
         Fraction of the clients that change, in (0, 1].
     """
 
-    kind: Literal["rotation", "label-flip"] = "rotation"
     step: Count = 20
     changed_fraction: Annotated[float, Interval(gt=0, le=1)] = 0.3
-
-    def rotates(self) -> bool:
-        return self.kind == "rotation"
 
 
 @dataclass(frozen=True)
@@ -768,10 +757,7 @@ class DriftSwap(_Changing):
         # Samples are those of the old cluster when the step comes, so that the change is the difference of two.
         after = before.clone()
         after[moved] = (before[moved] + 1) % count
-        change = self.change(data, (after - before).tolist())
-        early = [y for client in population.clients if (y := client.y) is not None]
-        _check_classes(population, early, {i: change(i, *population.samples(i))[1] for i in moved.tolist()})
-        return replace(population, drift=Drift(self.step, moved, change, after))
+        return replace(population, drift=Drift(self.step, moved, self.change(data, (after - before).tolist()), after))
 
 
 @dataclass(frozen=True)
@@ -787,17 +773,10 @@ class Arrivals(_Changing):
         if n < 2 * count:
             raise FedkinError(f"clients is {n}; allowed: {2 * count} or more, so that some of each cluster join later.")
         # The last are of all clusters in turns, so that as many as there are clusters are one of each.
-        late = min(n - count, max(count, round(self.changed_fraction * n)))
-        arrivals = torch.zeros(n, dtype=torch.int64)
-        arrivals[n - late :] = self.step
-        labels = [population.samples(i)[1] for i in range(n)]
-        _check_classes(population, labels[: n - late], dict(enumerate(labels[n - late :], n - late)))
+        first = n - min(n - count, max(count, round(self.changed_fraction * n)))
+        highest = [int(population.samples(i)[1].max()) for i in range(n)]
+        if max(highest[first:]) > max(highest[:first]):  # for which models would lack outputs
+            name = population.classes[max(highest[first:])]
+            raise FedkinError(f"No client has class '{name}' from the start; take more clients or another seed.")
+        arrivals = torch.where(torch.arange(n) < first, 0, self.step)
         return replace(population, arrivals=arrivals)
-
-
-def _check_classes(population: Population, early: Sequence[Tensor], later: Mapping[int, Tensor]) -> None:
-    """Check that clients that drift or join have no new classes, for which models would lack outputs."""
-    highest = max(int(y.max()) for y in early)
-    for client, y in later.items():
-        if int(y.max()) > highest:
-            raise FedkinError(f"Client {client} later has class '{population.classes[int(y.max())]}', new to all.")

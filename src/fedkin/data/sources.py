@@ -11,7 +11,7 @@ import gzip
 import io
 import sys
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -30,7 +30,6 @@ from fedkin.data.samples import folder_dataset, opened_image, pixels_of, stacked
 from fedkin.data.tables import (
     Dataset,
     SplitError,
-    as_frame,
     as_tensor,
     encode_labels,
     frame_to_dataset,
@@ -111,94 +110,82 @@ def read_huggingface(
 ) -> Dataset:
     """Read one split of a data set that ``datasets.load_dataset`` can load, from a directory or by its name on the hub.
 
-    Samples are those of `read_rows`. `name` is the one that the user knows, `split` usually "train" or "test", and
-    `cluster` a column for `Dataset.clusters`. Raises FedkinError if it cannot be found or loaded, or its contents are
-    of no use.
+    `name` is the one that the user knows, `split` usually "train" or "test"; the rest is as for `rows_to_dataset`.
+    Raises FedkinError if it cannot be found or loaded, or its contents are of no use.
     """
     require(f"Reading '{name}', a data set in Hugging Face layout,", "datasets", "datasets")
     import datasets
 
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
-    origin = f"'{name}'"
     try:
         splits = datasets.load_dataset(source)  # all, which are downloaded and read together anyway
     except Exception as error:  # whatever the hub, the network or a reader inside `datasets` can raise
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise FedkinError(f"{origin} cannot be loaded as a Hugging Face data set ({reason}).") from error
+        raise FedkinError(f"'{name}' cannot be loaded as a Hugging Face data set ({reason}).") from error
     if split not in splits:
-        raise SplitError(str(unknown_name(f"split of {origin}", split, map(str, splits))))
-    rows = splits[split]
-    if cluster is not None and cluster not in rows.features:
-        raise no_column(origin, cluster, rows.features)
-    # Labels of a directory are read below by the names of classes, also of those that this split lacks.
-    x, _, label = read_rows(rows, origin, label, {*options.drop, cluster})
-    if (frame := as_frame(x)) is not None:
-        for column in filter(None, (label, cluster)):
-            frame[column] = _named(frame[column], rows.features[column])
-        return frame_to_dataset(frame, name, origin, label or NO_LABELS, cluster, options)
-    y, classes = (None, []) if label is None else _labels(rows, label, origin)
-    clusters = None if cluster is None else _labels(rows, cluster, origin)
-    x = x if isinstance(x, Tensor) else as_tensor(x, origin)  # pictures are as clients hold them
-    return Dataset(name, x, y, classes, clusters=clusters)
+        raise SplitError(str(unknown_name(f"split of '{name}'", split, map(str, splits))))
+    return rows_to_dataset(splits[split], name, f"'{name}'", label, cluster, options)
 
 
-def read_rows(
-    rows: Any, origin: str, label: str | None = None, excluded: Collection[str | None] = ()
-) -> tuple[Any, Any, str | None]:
-    """Return samples, labels, and the name of the labels' column, which is among the samples if they are a DataFrame.
+def rows_to_dataset(
+    rows: Any,
+    name: str,
+    origin: str,
+    label: str | None = None,
+    cluster: str | None = None,
+    options: TableOptions = NO_OPTIONS,
+    names_classes: bool = True,
+) -> Dataset:
+    """Convert the rows of a ``datasets.Dataset``.
 
     The first column of images is the samples, or the only column of lists; else all columns are a table. Labels are
-    `label`, else a column of a usual name, else the only ``ClassLabel``; those of a ``ClassLabel`` are numbers. Columns
-    of `excluded` are neither labels nor the only ones. Raises FedkinError if it is empty, has no `label`, or images or
-    lists differ in shape.
+    `label`, else a column of a usual name, else the only ``ClassLabel``, whose classes are those of all splits by name,
+    or numbers, as who has them in memory knows them. Columns to drop and `cluster` are neither labels nor the only
+    ones. Raises FedkinError if it is empty, has no such column, or images or lists differ in shape.
     """
     import datasets
 
     if len(rows) == 0:
         raise FedkinError(f"{origin} is empty (0 rows).")
     table, features = rows.with_format("arrow")[:], dict(rows.features)
-    kinds = {name: kind for name, kind in features.items() if name not in excluded}
-    images = [name for name, kind in kinds.items() if isinstance(kind, datasets.Image)]
-    if label not in (None, NO_LABELS, *features):
-        raise no_column(origin, str(label), features)
+    for column in (label, cluster):
+        if column not in (None, NO_LABELS, *features):
+            raise no_column(origin, str(column), features)
+    kinds = {column: kind for column, kind in features.items() if column not in {*options.drop, cluster}}
     if label is None and (label := usual_label(kinds)) is None:
-        named = [name for name, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
-        label = named[0] if len(named) == 1 else None
+        of_classes = [column for column, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
+        label = of_classes[0] if len(of_classes) == 1 else None
     label = None if label == NO_LABELS else label
-    y = None if label is None else table.column(label).to_numpy()
+    names = {column: getattr(kind, "names", None) for column, kind in features.items()}
+    names |= {} if label is None or names_classes else {label: None}
+    images = [column for column, kind in kinds.items() if isinstance(kind, datasets.Image)]
+    inputs = [column for column in kinds if column != label]
     if images:
-        return decode_images(table.column(images[0]).to_pylist(), origin), y, label
-    names = [name for name in kinds if name != label]
-    if len(names) == 1 and not isinstance(kinds[names[0]], datasets.Value | datasets.ClassLabel):
-        kind = np.uint8 if "uint8" in str(kinds[names[0]]) else np.float32  # images of bytes become fractions
+        x = decode_images(table.column(images[0]).to_pylist(), origin)
+    elif len(inputs) == 1 and not isinstance(kinds[inputs[0]], datasets.Value | datasets.ClassLabel):
+        dtype = np.uint8 if "uint8" in str(kinds[inputs[0]]) else np.float32  # images of bytes become fractions
         try:
-            return np.array(table.column(names[0]).to_pylist(), dtype=kind), y, label
+            array = np.array(table.column(inputs[0]).to_pylist(), dtype=dtype)
         except (TypeError, ValueError) as error:
-            raise FedkinError(
-                f"Column '{names[0]}' of {origin} holds lists of different lengths, or no numbers."
-            ) from error
-    frame = table.to_pandas()
-    for name in names:
-        frame[name] = _named(frame[name], features[name])
-    return frame, y, label
-
-
-def _named(cells: pd.Series, kind: Any) -> pd.Series:
-    """Return a column, of a ``ClassLabel`` with the names of classes instead of their numbers."""
-    names = getattr(kind, "names", None)
-    return cells if names is None else cells.map(dict(enumerate(names)))
-
-
-def _labels(rows: Any, column: str, origin: str) -> tuple[Tensor, list[str]]:
-    """Return labels as indices into the names of classes; of a ``ClassLabel`` in its order, also those without rows."""
-    cells = rows.select_columns([column]).with_format("arrow")[:].column(column)
-    names = getattr(rows.features[column], "names", None)
-    values = cells.to_numpy()
-    if names is not None:
-        values = np.where(values < 0, np.nan, values)  # -1 is no class
-    y, classes = encode_labels(values, f"Column '{column}' of {origin}")
-    return (y, classes) if names is None else (torch.tensor([int(name) for name in classes])[y], list(names))
+            what = f"Column '{inputs[0]}' of {origin} holds lists of different lengths, or no numbers."
+            raise FedkinError(what) from error
+        x = as_tensor(array, origin)
+    else:
+        frame = table.to_pandas()
+        for column, classes in names.items():
+            frame[column] = frame[column] if classes is None else frame[column].map(dict(enumerate(classes)))
+        return frame_to_dataset(frame, name, origin, label or NO_LABELS, cluster, options)
+    coded: dict[str | None, tuple[Tensor | None, list[str]]] = {None: (None, [])}
+    for column in filter(None, (label, cluster)):
+        values, classes = table.column(column).to_numpy(), names[column]
+        values = values if classes is None else np.where(values < 0, np.nan, values)  # -1 is no class
+        y, distinct = encode_labels(values, f"Column '{column}' of {origin}")
+        # Classes are in their own order, also those without rows.
+        coded[column] = (y, distinct) if classes is None else (torch.tensor([*map(int, distinct)])[y], list(classes))
+    are_texts = not names_classes and label is not None and str(features[label].dtype) == "string"
+    clusters: Any = None if cluster is None else coded[cluster]
+    return Dataset(name, x, *coded[label], clusters=clusters, are_texts=are_texts)
 
 
 def decode_images(files: Sequence[Mapping[str, Any] | None], origin: str) -> Tensor:

@@ -95,13 +95,6 @@ def _classes(names: Sequence[str], are_texts: bool) -> ClassLabels:
     return np.array(names, np.int64) if are_whole(names) else np.array(names) == "True"
 
 
-@at_door(PYTHON)
-def prepared(preparation: Preparation, x: Any, subject: str, label: str | None) -> Tensor:
-    """Prepare a client's samples as methods need them; the column `label` of a table is left out."""
-    data, subject = preparation.read_again(x, subject, [] if label is None else [label])
-    return preparation.prepared(data.x, data.table, subject)
-
-
 def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: Preparation) -> Population:
     """Return the clients with the labelled samples that a user holds out, given as in ``fit``, as their tests.
 

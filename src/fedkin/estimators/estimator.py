@@ -30,8 +30,9 @@ from fedkin.core.runner import Callback
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, prepare
+from fedkin.data.tables import Dataset
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.clients import Inputs, held_out_population, prepared
+from fedkin.estimators.clients import Inputs, held_out_population
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.numbering import checked_names
@@ -223,8 +224,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             preparation = preparation.noted(population.notes, population.questions)
             method = method.for_embeddings(preparation.encoder)
             if preparation.questions:
-                first = _first(preparation.questions)
-                _warn(f"The data look wrong, and are used as they are. {first} See preparation_.notes.")
+                shown = " ".join(preparation.questions[:_SENTENCES])
+                more = len(preparation.questions) - _SENTENCES
+                shown += f" ... and {more:,} more." if more > 0 else ""
+                _warn(f"The data look wrong, and are used as they are. {shown} See preparation_.notes.")
             _warn(*population.guesses)
             read = partial(preparation.apply, server_data) if in_memory else preparation.apply
             method = method.with_server_data(read)
@@ -290,9 +293,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.cluster_names_ = checked_names(names, int(self.result_["n_clusters"]), self.cluster_names_)
         return self
 
+    @at_door(PYTHON)
     def _prepared(self, x: Any, subject: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored."""
-        return prepared(self.preparation_, x, subject, self._label)
+        data, subject = self._read_again(x, subject)
+        return self.preparation_.prepared(data.x, data.table, subject)
+
+    def _read_again(self, x: Any, subject: str) -> tuple[Dataset, str]:
+        """Read one client's new samples without labels, and say what to call them."""
+        return self.preparation_.read_again(x, subject, [] if self._label is None else [self._label])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -395,11 +404,6 @@ def _progress(is_shown: bool) -> AbstractContextManager[runner.Progress]:
     from fedkin.experiment.terminal import Bar
 
     return Bar()
-
-
-def _first(sentences: Sequence[str]) -> str:
-    more = [f"... and {len(sentences) - _SENTENCES:,} more."] if len(sentences) > _SENTENCES else []
-    return " ".join([*sentences[:_SENTENCES], *more])
 
 
 class FitRunner(runner.Runner):

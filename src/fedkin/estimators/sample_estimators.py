@@ -28,7 +28,7 @@ from fedkin.core.method import CanForget, Nodes
 from fedkin.core.runner import Callback
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
-from fedkin.data.inputs import ClientFiles
+from fedkin.data.inputs import load_clients, population_of
 from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.profile import ClusterProfile, profile_clusters
@@ -79,7 +79,7 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
         array = ClientArray(data.rows, data.offsets, data.min_members, data.names)  # another fit's have memories
         return Inputs(Population([], None, [], names=list(data.names)), NO_LABELS, array=array)
     label = y if y is None or isinstance(y, str) else NO_LABELS
-    population = ClientFiles(data, label, table=table).build()
+    population = population_of(load_clients(data, label, table), label is not None)
     return Inputs(replace(population, guesses=()) if label is y == NO_LABELS else population, y if label is y else None)
 
 
@@ -456,9 +456,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             speaks for the cluster. FedkinError is raised if the method's clusters have no means in columns.
         """
         check_is_fitted(self, "result_")
-        left_out = [] if self._label is None else [self._label]
         with self._on_device(), at_door(PYTHON):
-            data, subject = self.preparation_.read_again(X, _DATA, left_out)
+            data, subject = self._read_again(X, _DATA)
             x = self.preparation_.prepared(data.x, data.table, subject)
             return why(self._method, self.result_, self.preparation_, data, x, self._profile)
 

@@ -94,8 +94,8 @@ _SCENARIOS = {
     "rotation": ("scenarios:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"),
     "label-flip": ("scenarios:LabelFlip", "clusters of clients that call the same classes by different labels"),
     "domain": ("scenarios:Domain", "clusters of clients from different domains, such as PACS's photos and sketches"),
-    "drift-swap": ("scenarios:DriftSwap", "rotation or label-flip; within a run some clients change their cluster"),
-    "arrivals": ("scenarios:Arrivals", "rotation or label-flip; some clients join within a run"),
+    "drift-swap": ("scenarios:DriftSwap", "rotation; within a run some clients change their cluster"),
+    "arrivals": ("scenarios:Arrivals", "rotation; some clients join within a run"),
     "dirichlet": ("scenarios:Dirichlet", "every class split in random proportions; no hidden clusters"),
     "iid": ("scenarios:Iid", "samples allocated at random; no hidden clusters"),
 }
