@@ -15,12 +15,13 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints, is_typeddict
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter, ValidationError
 from sklearn.datasets import load_digits
 
 import hostile
@@ -73,8 +74,24 @@ def finish(name: str, fed: Federation) -> dict[str, Any]:
     prepare(fed)
     state = method.init(fed)
     while not state.finished:
-        state, _ = method.step(fed, state)
+        state, record = method.step(fed, state)
+        faults = record_faults(record.values, method.record_type)
+        assert not faults, faults
     return {"result": method.result(state), "exchange": fed.exchange}
+
+
+def record_faults(values: Mapping[str, Any], kind: Any) -> list[str]:
+    """The names of a record's values that are not as its method's type says."""
+    kinds, faults = get_type_hints(kind), []
+    for name, value in values.items():
+        if is_typeddict(kinds.get(name)):
+            faults += record_faults(value, kinds[name])
+            continue
+        try:
+            TypeAdapter(kinds[name]).validate_python(value, strict=True)
+        except (KeyError, ValidationError) as error:
+            faults.append(f"{name}: {error}")
+    return faults
 
 
 def finish_in_pieces(name: str, data: str) -> dict[str, Any]:

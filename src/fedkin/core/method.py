@@ -21,6 +21,7 @@ from typing import (
     NamedTuple,
     Protocol,
     Self,
+    TypedDict,
     TypeVar,
     Union,
     get_args,
@@ -51,6 +52,20 @@ ServerData = Callable[[str], "Tensor"]
 """Loads samples of the server's own by name or path: ``(n, *shape)``, prepared as the clients' are."""
 
 
+class Values(TypedDict, total=False):
+    """Values that a page and the terminal know in any record; a method's own type, `Method.record_type`, adds others.
+
+    ``phase`` says what a step did; ``note`` and ``warning`` are sentences; ``clusters`` is a number of clusters, and
+    ``loss`` a mean.
+    """
+
+    phase: str
+    note: str
+    warning: str
+    clusters: int
+    loss: float | None
+
+
 @dataclass(frozen=True)
 class Record:
     """Record of a step: one line of ``records.jsonl``.
@@ -62,9 +77,8 @@ class Record:
     missing : dict of int to str
         Clients that failed to give a usable reply at least once, and why.
     values : dict
-        Plain JSON values the method reports. A run's page and the terminal know ``phase``, what the step did; ``note``
-        and ``warning``, sentences; ``clusters``, their number; ``loss``, a mean; and show every other number, see
-        `fedkin.report.measures`.
+        Plain JSON values the method reports, as its `Method.record_type` names and types them. A run's page and the
+        terminal also show every other number, see `fedkin.report.measures`.
     """
 
     answered: list[int]
@@ -168,11 +182,14 @@ class Method(ABC, Generic[S]):
     ----------
     state_type : type
         Class of its states.
+    record_type : type
+        Type of its records' values, a `TypedDict` with the name and type of each; by default `Values`.
     traits : Traits
         What it is. A subclass without any has those of its base by `Traits.replace`.
     """
 
     state_type: ClassVar[type[State]]
+    record_type: ClassVar[type[Any]] = Values
     traits: ClassVar[Traits] = Traits()
 
     def __init_subclass__(cls, **more: Any) -> None:

@@ -23,6 +23,7 @@ from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
     ClientMethodState,
+    RoundValues,
     Trained,
     round_record,
 )
@@ -39,6 +40,12 @@ class CFLGPState(ClientMethodState):
 
     profiles: Tensor = field(default_factory=lambda: torch.zeros(0, 0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+
+
+class CFLGPValues(RoundValues, total=False):
+    """Values of a round, of a clustering round with the model that is its `criterion`."""
+
+    criterion: int
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class CFLGPMethod(ClientMethod):
 
     traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
     state_type: ClassVar[type[ClientMethodState]] = CFLGPState
+    record_type: ClassVar[type[Any]] = CFLGPValues
 
     def init(self, fed: Federation) -> CFLGPState:
         """Return copies of one new model, and no client in a cluster yet."""

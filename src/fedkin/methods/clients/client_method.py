@@ -20,7 +20,7 @@ from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record
 from fedkin.core import replies as forms
 from fedkin.core.errors import listing, option
 from fedkin.core.federation import Replies, ReplyStream
-from fedkin.core.method import Count, Positive, Traits, display_name, refuse_unused
+from fedkin.core.method import Count, Positive, Traits, Values, display_name, refuse_unused
 from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import LocalTraining
@@ -122,6 +122,14 @@ class ClientMethodState(State):
     labels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
 
+class RoundValues(Values, total=False):
+    """Values of a round; `losses` are by client, `sizes` by cluster, and `labels` the cluster of each client."""
+
+    sizes: list[int]
+    labels: list[int]
+    losses: dict[str, float]
+
+
 @dataclass(frozen=True)
 class ClientMethod(Method[Any]):
     """Base of all methods of clustered federated learning, with the hyper-parameters they share.
@@ -174,6 +182,7 @@ class ClientMethod(Method[Any]):
     aggregation: Aggregation = "mean"
 
     state_type: ClassVar[type[ClientMethodState]] = ClientMethodState
+    record_type: ClassVar[type[Any]] = RoundValues
     traits = Traits(clusters="clients", finds_k=True, takes_k=False, has_device=True, scenario="label-clusters")
 
     def __post_init__(self) -> None:

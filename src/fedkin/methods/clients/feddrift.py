@@ -25,6 +25,7 @@ from fedkin.methods.clients.client_method import (
     ClientMethod,
     ClientMethodState,
     PositiveFraction,
+    RoundValues,
     round_record,
 )
 from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
@@ -40,6 +41,13 @@ class FedDriftState(ClientMethodState):
 
     errors: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
     until: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+
+class FedDriftValues(RoundValues, total=False):
+    """Values of a round: the clients that `drifted`, and the clusters that were `merged`."""
+
+    drifted: list[int]
+    merged: list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,7 @@ class FedDriftMethod(ClientMethod):
 
     traits = ClientMethod.traits.replace(scenario="drift-swap")
     state_type: ClassVar[type[ClientMethodState]] = FedDriftState
+    record_type: ClassVar[type[Any]] = FedDriftValues
 
     def init(self, fed: Federation) -> FedDriftState:
         """Return one new model, and no client in a cluster yet."""

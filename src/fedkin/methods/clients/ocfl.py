@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from fedkin.core.method import Count, refuse_unused
 from fedkin.methods.clients.update_splits import (
     Division,
     SplitState,
+    SplitValues,
     UpdateMethod,
     Updates,
     cosine_distances,
@@ -34,6 +35,12 @@ class OCFLState(SplitState):
     present: list[int] = field(default_factory=list)
     distances: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     fired: bool = False
+
+
+class OCFLValues(SplitValues, total=False):
+    """Values of a round, with the `temperature` of the updates."""
+
+    temperature: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,7 @@ class OCFLMethod(UpdateMethod):
 
     traits = UpdateMethod.traits.replace(paper={"clusterer": "hdbscan"})
     state_type: ClassVar[type[SplitState]] = OCFLState
+    record_type: ClassVar[type[Any]] = OCFLValues
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
     ClientMethodState,
+    RoundValues,
     Trained,
     round_record,
 )
@@ -40,11 +41,35 @@ class OneShotState(ClientMethodState):
     attempts: int = 0
 
 
+class FoundValues(TypedDict, total=False):
+    """How clusters were formed, by which `mode`.
+
+    Of `embedding` also what was sent: `bits` or `numbers` of each client, and the `epsilon` that they have.
+    """
+
+    mode: str
+    radius: float
+    noise_source: str
+    bits: int
+    flip: float
+    numbers: int
+    epsilon: float
+    delta: float
+
+
+class OneShotValues(RoundValues, total=False):
+    """Values of a step: `newcomers` as client and cluster, and of the step that forms clusters how."""
+
+    newcomers: list[list[int]]
+    clustering: FoundValues
+
+
 @dataclass(frozen=True)
 class OneShotMethod(ClientMethod):
     """Base of methods that cluster clients by one message from each, and then average within clusters."""
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
+    record_type: ClassVar[type[Any]] = OneShotValues
     traits = ClientMethod.traits.replace(scenario="rotation")
 
     def init(self, fed: Federation) -> Any:

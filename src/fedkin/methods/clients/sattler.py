@@ -16,6 +16,7 @@ from fedkin.methods.clients.client_method import NotNegative, losses
 from fedkin.methods.clients.update_splits import (
     Division,
     SplitState,
+    SplitValues,
     UpdateMethod,
     Updates,
     cosine_distances,
@@ -32,6 +33,12 @@ class SattlerState(SplitState):
 
     greatest_norm: float = 0.0
     choices: dict[str, int] = field(default_factory=dict)
+
+
+class SattlerValues(SplitValues, total=False):
+    """Values of a round, with the `norms` of each cluster's updates: of their mean, and the largest."""
+
+    norms: dict[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ class SattlerMethod(UpdateMethod):
         paper={"norms": "absolute", "mean_below": 0.4, "largest_above": 1.6, "cooldown": 20}
     )
     state_type: ClassVar[type[SplitState]] = SattlerState
+    record_type: ClassVar[type[Any]] = SattlerValues
 
     def can_split(self, state: SattlerState) -> bool:
         return True

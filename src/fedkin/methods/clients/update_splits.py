@@ -22,6 +22,7 @@ from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
     ClientMethodState,
+    RoundValues,
     Trained,
     round_record,
 )
@@ -97,6 +98,13 @@ class Division:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
+class SplitValues(RoundValues, total=False):
+    """Values of a round: the number of `splits` so far, and whether one `fired` now."""
+
+    splits: int
+    fired: bool
+
+
 @dataclass(frozen=True)
 class UpdateMethod(ClientMethod):
     """Base of methods that begin with one cluster and divide clusters by their clients' updates.
@@ -105,6 +113,7 @@ class UpdateMethod(ClientMethod):
     """
 
     state_type: ClassVar[type[ClientMethodState]] = SplitState
+    record_type: ClassVar[type[Any]] = SplitValues
 
     def init(self, fed: Federation) -> Any:
         """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""

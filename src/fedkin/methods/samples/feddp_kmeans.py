@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from annotated_types import Ge, Interval
@@ -28,7 +28,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task, block_task
 from fedkin.core import replies as forms
 from fedkin.core.client_array import Block
-from fedkin.core.method import Positive, ServerData
+from fedkin.core.method import Positive, ServerData, Values
 from fedkin.features.extractors import extract
 from fedkin.features.pca import symmetric
 from fedkin.methods.samples import private_releases as private
@@ -65,6 +65,16 @@ class FedDPKMeansState(CentroidState):
     updates: int = 0
 
 
+class FedDPKMeansValues(Values, total=False):
+    """Values of a step: the server's `points`, clusters `hidden` by noise, and the guarantee."""
+
+    points: int
+    hidden: int
+    epsilon: float
+    delta: float
+    noise_source: str
+
+
 @dataclass(frozen=True)
 class FedDPKMeansMethod(CentroidMethod):
     """Differentially private k-means by noisy sums, initialised with the server's own samples.
@@ -99,6 +109,7 @@ class FedDPKMeansMethod(CentroidMethod):
 
     traits = CentroidMethod.traits.replace(cost="cheap")
     state_type: ClassVar[type[State]] = FedDPKMeansState
+    record_type: ClassVar[type[Any]] = FedDPKMeansValues
 
     @property
     def stage_mu(self) -> float:

@@ -17,7 +17,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
-from fedkin.core.method import Count, Positive
+from fedkin.core.method import Count, Positive, Values
 from fedkin.core.replies import MANY, Nullable, counts_to, features, is_count, is_number
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, describe_clients
 from fedkin.nn.encoder import Output
@@ -35,6 +35,14 @@ class SyntheticState(State):
 
     shape: list[int] = field(default_factory=list)
     output: Output = "sigmoid"
+
+
+class SyntheticValues(Values, total=False):
+    """Values of a step: mean losses of the clients' networks, and the number of `synthetic_samples`."""
+
+    generator_loss: float
+    discriminator_loss: float
+    synthetic_samples: int
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class SyntheticMethod(SampleMethod):
     capacity: Positive = 1.0
 
     state_type: ClassVar[type[State]] = SyntheticState
+    record_type: ClassVar[type[Any]] = SyntheticValues
     traits = SampleMethod.traits.replace(copies_data=True, has_device=True)
 
     @abstractmethod

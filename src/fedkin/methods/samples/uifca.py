@@ -20,7 +20,7 @@ from fedkin.clustering.k_means import awasthi_sheffet, k_means
 from fedkin.clustering.nearest import share_margin
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core import replies as forms
-from fedkin.core.method import Count, Positive
+from fedkin.core.method import Count, Positive, Values
 from fedkin.features.extractors import cached_features, drop
 from fedkin.methods.samples.centroid_method import CentroidMethod, features_for, scaled_like_features
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
@@ -70,6 +70,14 @@ class UIFCAState(State):
     models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     centroids: dict[str, Any] = field(default_factory=dict)
     samples: dict[str, Tensor] = field(default_factory=dict)
+
+
+class UIFCAValues(Values, total=False):
+    """Values of a round: the `sizes` of clusters, how many are `empty`, and how many samples `moved`."""
+
+    sizes: list[int]
+    empty: int
+    moved: int
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,7 @@ class UIFCAMethod(SampleMethod):
         },
     )  # fmt: skip
     state_type: ClassVar[type[State]] = UIFCAState
+    record_type: ClassVar[type[Any]] = UIFCAValues
     assign_task: ClassVar[Task] = assign
 
     def init(self, fed: Federation) -> UIFCAState:

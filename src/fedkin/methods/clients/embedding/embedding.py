@@ -36,7 +36,7 @@ from fedkin.methods.clients.embedding.class_sums import (
     unseen_class_sums,
 )
 from fedkin.methods.clients.local_work import Training, filling_of, means_by_class, trained_update, training_task
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, least_clients
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, OneShotValues, least_clients
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LOCAL_TRAINING, LocalTraining
 from fedkin.nn.encoder import ENCODER, Encoder, Pretrained, choose_autoencoder
@@ -69,6 +69,12 @@ class EmbeddingState(OneShotState):
     segments: int = 0
     centre: Tensor = field(default_factory=lambda: torch.zeros(0))
     radius: float = 1.0
+
+
+class EmbeddingValues(OneShotValues, total=False):
+    """Values of a step, of pre-training with the encoder's `reconstruction` error."""
+
+    reconstruction: float
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,7 @@ class EmbeddingMethod(OneShotMethod):
 
     traits = OneShotMethod.traits.replace(paper={"clustering": "bayes"})
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
+    record_type: ClassVar[type[Any]] = EmbeddingValues
 
     def __post_init__(self) -> None:
         super().__post_init__()

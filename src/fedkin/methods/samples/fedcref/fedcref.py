@@ -24,7 +24,7 @@ from fedkin.clustering.nearest import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.core import replies as forms
 from fedkin.core.federation import Replies, Wanted
-from fedkin.core.method import Count, Fraction, Oracle, Positive
+from fedkin.core.method import Count, Fraction, Oracle, Positive, Values
 from fedkin.methods.samples.fedcref import association, tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
@@ -84,6 +84,18 @@ class Iteration:
         replies = self.fed.ask(task, payloads, expected)
         self.lost.update(replies.missing)
         return replies
+
+
+class FedCRefValues(Values, total=False):
+    """Values of an iteration: counts of what there is, the fraction `unchanged`, and where the tree was `cut`."""
+
+    communities: int
+    unmatched: int
+    local_clusters: int
+    associations: int
+    active: int
+    cut: float
+    unchanged: float
 
 
 @dataclass(frozen=True)
@@ -154,6 +166,7 @@ class FedCRefMethod(SampleMethod):
         },
     )  # fmt: skip
     state_type: ClassVar[type[State]] = FedCRefState
+    record_type: ClassVar[type[Any]] = FedCRefValues
 
     def init(self, fed: Federation) -> FedCRefState:
         """Have every client find its first local clusters (line 3), and return the first state."""

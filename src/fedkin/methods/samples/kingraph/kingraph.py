@@ -22,7 +22,7 @@ from fedkin.clustering.nearest import share_margin
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Nodes, Positive
+from fedkin.core.method import Count, Nodes, Positive, Values
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.extractors import is_encoder
@@ -70,6 +70,28 @@ _FOUND_IN = {
     "k-means": ": samples differ in one direction alone, and its density does not show as many (k-means)",
     "nothing": ": no division is found again both without some of the micro-clusters and by another tree of them",
 }
+
+
+class KinGraphValues(Values, total=False):
+    """Values of a step: of the components, the cut with coarser and finer `scales`, or a round of refinement."""
+
+    features: str
+    components: int
+    explained: float
+    samples: int
+    nodes: int
+    edges: int
+    micro_clusters: int
+    found_in: str
+    scales: list[dict[str, Any]]
+    stability: float | None
+    agreement: float | None
+    turned: float
+    exchanges: int
+    sums: str
+    epsilon: float
+    delta: float
+    noise_source: str
 
 
 @dataclass(frozen=True)
@@ -150,6 +172,7 @@ class KinGraphMethod(SampleMethod):
         sums_suffice={"common_micro_clusters": (True, "auto"), "epsilon": None},
     )
     state_type: ClassVar[type[State]] = KinGraphState
+    record_type: ClassVar[type[Any]] = KinGraphValues
     soft = True
 
     def __post_init__(self) -> None:
