@@ -62,5 +62,5 @@ def test_one_sentence_at_three_doors(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(FedkinError, match=r"set drop=\['x'\]\."):
         fedkin.KFed(n_clusters=2).fit([frame()])
     long = pd.DataFrame({"t": ["y" * 501] * 40, "z": range(40)})
-    with pytest.raises(FedkinError, match=r"in drop\."):
+    with pytest.raises(FedkinError, match=r"set drop=\['t'\]\."):
         fedkin.KFed(n_clusters=2).fit([long, long.assign(z=range(40, 80))])

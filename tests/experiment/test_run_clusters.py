@@ -120,7 +120,7 @@ def test_bad_clients_are_named_and_harm_no_model(method: str, tmp_path: Path, mo
         assert not {1, 4} & set(line["answered"])
         for client, reason in line["missing"].items():
             reasons.setdefault(client, set()).add(reason)
-    assert reasons["1"] == {"'update' is not finite", "lost on purpose"}
+    assert {reason.partition(":")[0] for reason in reasons["1"]} == {"'update' is not finite", "lost on purpose"}
     assert any("where (15010,) was expected" in reason for reason in reasons["4"])
     assert all(reasons[client] == {"lost on purpose"} for client in reasons.keys() - {"1", "4"})
     assert outcome.state.models.isfinite().all()

@@ -25,7 +25,6 @@ from fedkin.experiment.config import checked_method
         ("ccfc", {"n_clusters": 2, "pretrain_rounds": 0, "cluster_rounds": 0}, "pretrain_rounds"),
         ("ccfc", {"n_clusters": 2, "backbone": "resnet18"}, "backbone"),
         ("dec", {"n_clusters": "given"}, "n_clusters"),
-        ("dec", {"n_clusters": 999}, "n_clusters"),
         ("kin-graph", {"n_clusters": 2, "resolution": 1.0}, "resolution"),
     ],
 )
@@ -33,6 +32,13 @@ def test_what_cannot_be_is_refused(name: str, options: dict[str, Any], word: str
     clients = planted.clients([0, 1, 0, 1])
     with pytest.raises(FedkinError, match=word):
         checked_method(registry.resolve("method", name), options).init(LocalFederation(clients))
+
+
+def test_more_clusters_than_samples_are_refused() -> None:
+    method = checked_method(registry.resolve("method", "dec"), {"n_clusters": 999})
+    fed = LocalFederation(planted.clients([0, 1, 0, 1]))
+    with pytest.raises(FedkinError, match="999 clusters of 96 samples"):
+        method.step(fed, method.init(fed))
 
 
 def test_methods_that_train_classifiers_need_labels_and_equal_shapes() -> None:
