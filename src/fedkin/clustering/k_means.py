@@ -248,7 +248,7 @@ def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partiti
 
 
 def awasthi_sheffet_of_sets(points: Tensor, count: int, rngs: Iterable[torch.Generator]) -> Partitions:
-    """Cluster several sets of points ``(sets, n, width)``, each with a generator, which may be one object reseeded."""
+    """Cluster several sets of points ``(sets, n, width)``, each with a generator."""
     n, width = points.shape[1:]
     rank = min(count, n, width)
     # Five spare dimensions and squared products between few points find 0.9999 of the variance of digits, as ten do.

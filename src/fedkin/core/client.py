@@ -116,7 +116,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of free text: the `texts`, and their embeddings `rows`, float32 ``(n, width)``.
+    """A column of free text, or one that names files: its samples `texts`, and their embeddings `rows` ``(n, width)``.
 
     Rows of empty cells are NaN. Without an encoder there are no `rows`.
     """
@@ -131,7 +131,7 @@ class Table:
 
     `values` are float64 ``(n, columns)``, see `Column`; NaN where a cell is empty. `id` is the name of the column that
     identifies rows, as who holds the table says; "auto" where it is to be recognised, and "none" where no column does.
-    `texts` are columns of free text by name, which `columns` does not have.
+    `texts` are columns of free text and of files by name, which `columns` does not have.
     """
 
     columns: tuple[Column, ...]
