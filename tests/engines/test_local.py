@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client, task
 from fedkin.core.device import device, on
-from fedkin.engines.local import LocalFederation
+from fedkin.engines.local import LocalFederation, _Pace
 
 
 @task
@@ -33,6 +33,19 @@ def replies(fed, exchanges=3):
 @given(st.integers(1, 9), st.integers(1, 4), st.permutations(range(7)))
 def test_chunks_workers_and_order_of_clients_change_nothing(chunk, workers, order):
     assert replies(LocalFederation(clients(order=order), 3, chunk, workers)) == replies(LocalFederation(clients(), 3))
+
+
+@pytest.mark.parametrize(("together", "threads"), [(0.012, 4), (0.03, 4), (0.04, 1)])
+def test_one_thread_goes_on_where_four_wait_for_each_other(together, threads):
+    pace = _Pace(None, 4, try_one_thread=True)
+    at_work = []
+    for _ in range(3):
+        pace.begin(40)
+        for _ in range(20):
+            at_work.append(pace.workers)
+            pace.learn(2, 2 * (0.01 if pace.workers == 1 else together))
+            pace.replied(2)
+    assert at_work == [4] * 20 + [1] * 2 + [4] * 18 + [threads] * 20
 
 
 def test_tasks_compute_on_the_device_that_the_federation_was_made_on():

@@ -94,7 +94,9 @@ class LocalFederation(Federation):
         has a fixed cost; on an accelerator 128, if their models can train together, or else one. The result does not
         depend on it, on an accelerator up to rounding.
     workers : int, optional
-        Worker threads; by default one per available core, on an accelerator at most four.
+        Worker threads; by default one per available core, on an accelerator at most four. By default one thread works
+        where that is as fast, which is tried when a task comes for the second time: with small networks threads mostly
+        wait for Python's lock.
     drop_rate, failures : float, iterable of (int, int)
         Probability, in [0, 1), that a client is lost for one exchange, and pairs (exchange, client) that are lost on
         purpose; exchanges count from 1. For tests and studies.
@@ -127,6 +129,8 @@ class LocalFederation(Federation):
         threads = 1 if self.device.type == "cpu" else torch.get_num_threads()
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(threads,))
         self._clock = Lock()
+        self._paces: dict[str, _Pace] = {}
+        self._try_one_thread = workers is None and self.device.type == "cpu"
         self.drop_rate = drop_rate
         self.on_progress = on_progress
         self.failures = {(int(exchange), int(client)) for exchange, client in failures}
@@ -149,7 +153,8 @@ class LocalFederation(Federation):
         _check(task, payloads.values())
         lost = {i for i in clients if self.is_lost(i)}
         present = [i for i in clients if i not in lost]
-        pace = _Pace(self._chunk(task), self.workers)
+        pace = self._paces.setdefault(task.name, _Pace(self._chunk(task), self.workers, self._try_one_thread))
+        pace.begin(len(present))
         seeds = dict(zip(present, derive_seeds(self.seed, "client", np.array(present), self.exchange), strict=True))
 
         def work(ids: list[int]) -> list[Payload]:
@@ -167,26 +172,29 @@ class LocalFederation(Federation):
             spent += time.thread_time()
             with self._clock:
                 self.seconds += spent
-            pace.learn(len(ids), spent)  # and not the clock's time, which grows with what else runs here
+                pace.learn(len(ids), spent)  # and not the clock's time, which grows with what else runs here
             return replies
 
         yield from ((i, "lost on purpose") for i in sorted(lost))
         replied = len(lost)
-        for ids, replies in self.in_order(work, pace.chunks(present)):
+        for ids, replies in self.in_order(work, pace.chunks(present), pace):
             yield from zip(ids, replies, strict=True)
+            pace.replied(len(ids))
             replied += len(ids)
             if self.on_progress:
                 self.on_progress(replied, len(clients))
 
-    def in_order(self, work: Callable[[C], R], chunks: Iterator[C]) -> Iterator[tuple[C, R]]:
+    def in_order(self, work: Callable[[C], R], chunks: Iterator[C], pace: _Pace | None = None) -> Iterator[tuple[C, R]]:
         """Yield chunks of clients with what `work` makes of each, in order; few are computed before they are read."""
         waiting: deque[tuple[C, Future[R]]] = deque()
         with one_thread() if self.device.type == "cpu" else nullcontext():
             try:
                 while True:
+                    # With one thread at work none may wait, as another would take it up.
+                    most = 1 if pace and pace.workers == 1 else 2 * self.workers
                     waiting.extend(
                         (chunk, self._pool.submit(copy_context().run, work, chunk))
-                        for chunk in islice(chunks, 2 * self.workers - len(waiting))
+                        for chunk in islice(chunks, max(0, most - len(waiting)))
                     )
                     if not waiting:
                         return
@@ -226,13 +234,26 @@ def _check(task: Task, payloads: Iterable[Payload]) -> None:
 
 
 class _Pace:
-    """Scheduler that chooses how many clients each call of a task gets: `fixed`, or by the time that clients take."""
+    """Scheduler of a task: how many clients a call gets, `fixed` or by the time they take, and how many threads work.
+
+    In the second exchange, when all is loaded, a tenth of the clients is asked by one thread and the others by all. One
+    thread goes on if others hardly help: small networks mostly wait for Python's lock, which takes processor time.
+    """
 
     fewest, most, seconds = 2, 64, 0.02  # that small models train as stacks; the seconds that a call should take
 
-    def __init__(self, fixed: int | None, workers: int) -> None:
-        self.fixed, self.workers = fixed, workers
+    def __init__(self, fixed: int | None, workers: int, try_one_thread: bool) -> None:
+        self.fixed, self.workers, self._all = fixed, workers, workers
         self.size = fixed or self.fewest
+        self._trial, self._exchanges, self._clients, self._replied = try_one_thread and workers > 1, 0, 0, 0
+        self._spent = {1: (0, 0.0), workers: (0, 0.0)}  # clients and seconds of the second exchange, by threads
+
+    def begin(self, clients: int) -> None:
+        """Begin an exchange with so many clients."""
+        self._exchanges += 1
+        self._clients, self._replied = clients, 0
+        if self._trial and self._exchanges == 2:
+            self.workers, self._spent = 1, dict.fromkeys(self._spent, (0, 0.0))
 
     def chunks(self, clients: Sequence[int]) -> Iterator[list[int]]:
         """Yield `clients` in chunks of the current size; the last chunks are small, so that workers end together."""
@@ -246,8 +267,24 @@ class _Pace:
             start += size
 
     def learn(self, count: int, seconds: float) -> None:
-        """Adapt the size of chunks to the seconds that a call took for `count` clients."""
+        """Adapt the size of chunks to the processor seconds that a call took for `count` clients."""
         self.size = max(self.fewest, min(self.most, int(count * self.seconds / max(seconds, 1e-6))))
+        clients, spent = self._spent[self.workers]
+        self._spent[self.workers] = clients + count, spent + seconds
+
+    def replied(self, count: int) -> None:
+        """Count clients that have replied, and choose the number of threads where that is tried."""
+        self._replied += count
+        if not self._trial or self._exchanges < 2:
+            return
+        if self.workers == 1 and self._replied >= self._clients / 10:
+            self.workers = self._all
+        if self._replied == self._clients:
+            self._trial = False
+            (alone, spent_alone), (together, spent) = self._spent[1], self._spent[self._all]
+            # Beside it threads wait: with .8 as much processor time for each of n clients, n threads are no faster.
+            if alone and together and spent / together > 0.8 * self._all * spent_alone / alone:
+                self.workers = 1
 
 
 def cores() -> int:

@@ -204,7 +204,8 @@ class DeviceSection(BaseModel):
         Where networks and kin-graph's large searches compute: "cpu", what torch calls a GPU, such as "cuda", or "auto",
         a GPU if there is one.
     workers : int or "auto"
-        Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four.
+        Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four; with small networks,
+        which more make no faster, one.
     chunk : int or "auto"
         Number of clients whose models train as one stack; on the local engine only.
     """
