@@ -10,7 +10,7 @@ client, gigabytes that were allocated at most and those with the file's pages, a
 began and ended: seconds mean little where it is above the number of cores. ``--singles`` are the same clients one at a
 time. ``plain`` is one round of Lloyd's algorithm with sums and counts of each client, in numpy.
 
-``fedavg ocfl`` and others train a network of 610 numbers in two rounds of three steps; four groups of clients call
+``fedavg ocfl`` and others train a network of 610 numbers in three rounds of three steps; four groups of clients call
 clusters by other names. Steps are then processor seconds, ``init`` first, and ``alone_us`` what a client's three take.
 
 ``--devices`` prints what ten million real devices would send. Messages are measured on a group of 64 clients in this
@@ -135,7 +135,7 @@ def fedkin_run(name: str, path: Path, clients: int, singles: bool) -> dict[str, 
             return state
 
     fed = LocalFederation(members, 3)
-    settings = {"module": "million:tiny", "rounds": 2, **NETWORKS[name]} if name in NETWORKS else SETTINGS[name]
+    settings = {"module": "million:tiny", "rounds": 3, **NETWORKS[name]} if name in NETWORKS else SETTINGS[name]
     state = Timed(resolve("method", name)(**settings), fed).steps()
     found = state.labels if name in NETWORKS else state.clusters if name == "kin-graph" else None
     if found is None:
