@@ -17,7 +17,6 @@ TRUTH = [2, 0, 1, 1, 0, 2, 2, 0, 1, 0, 1, 2, 0, 2, 1]
 
 
 SEARCHES = {
-    "kmeans": lambda distances: from_distances.kmeans(distances, 3, torch.Generator().manual_seed(0)),
     "meanshift": from_distances.meanshift,
     "hdbscan": from_distances.hdbscan,
     "affinity": lambda distances: from_distances.affinity(distances, "corrected", torch.Generator().manual_seed(0)),
@@ -37,7 +36,7 @@ def planted_distances(truth: list[int], inside: float = 0.3, between: float = 1.
 def test_planted_clusters_are_found(name):
     labels = SEARCHES[name](planted_distances(TRUTH))
     assert adjusted_rand_score(TRUTH, labels) == 1.0
-    assert all(type(label) is int and label >= 0 for label in labels)
+    assert labels.min() == 0
 
 
 def test_noise_becomes_a_cluster_of_its_own():
@@ -50,11 +49,13 @@ def test_noise_becomes_a_cluster_of_its_own():
 def test_linkage_cuts_into_the_number_given(count: int) -> None:
     distances = planted_distances(list(range(3)) * 6)
     found = from_distances.average_linkage(distances, count)
-    assert len(set(found)) == min(count, 18)
+    assert len(np.unique(found)) == min(count, 18)
     if count == 3:
         assert adjusted_rand_score(list(range(3)) * 6, found) == 1.0
     assert from_distances.average_linkage(distances[:1, :1], count) == [0]
-    assert len(set(from_distances.average_linkage(torch.zeros(4, 4, dtype=torch.float64), count))) == min(count, 4)
+    assert len(np.unique(from_distances.average_linkage(torch.zeros(4, 4, dtype=torch.float64), count))) == min(
+        count, 4
+    )
 
 
 def sets(*seeds: int, count: int = 3, features: int = 8) -> torch.Tensor:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
@@ -29,10 +27,11 @@ def matched_labels(labels: Tensor, before: Tensor, clusters: int) -> Tensor:
     return torch.tensor(cheapest_matching(-agree))[labels]
 
 
-def renumbered(labels: Sequence[int]) -> list[int]:
-    """Return `labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(label, len(numbers)) for label in labels]
+def renumbered(labels: ArrayLike) -> NDArray[np.int64]:
+    """Return labels ``(n,)`` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
+    _, first, place = np.unique(labels, return_index=True, return_inverse=True)
+    rank: NDArray[np.int64] = first.argsort().argsort()[place]
+    return rank
 
 
 def table_of(before: ArrayLike, after: ArrayLike, shape: tuple[int, int] = (0, 0)) -> Tensor:

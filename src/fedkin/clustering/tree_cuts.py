@@ -42,26 +42,22 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def cluster(points: Tensor, mode: Mode, min_size: int, rng: torch.Generator, *, flips: float | None = None) -> Tensor:
-    """Cluster clients by their embeddings, with a Ward tree; `mode` is explained in the module.
+def cluster(bits: Tensor, mode: Mode, min_size: int, rng: torch.Generator, *, flips: float = 0.0) -> Tensor:
+    """Cluster clients by the bits of their embeddings, with a Ward tree; `mode` is explained in the module.
 
-    `points` ``(n, d)`` are bits of 0 and 1 (any dtype), or other finite numbers. `rng` draws the permutations; the
-    search of ``bayes`` has the authors' fixed seed. A tree of 10,000 points takes 1.6 GB, of twice as many four times
-    as much. `flips`, in [0, 0.5], is given if points are bits with equal flips for all: variance that flips do not
-    cause is the clients' own.
+    `bits` ``(n, d)`` are 0 and 1, of any dtype. `rng` draws the permutations; the search of ``bayes`` has the authors'
+    fixed seed. A tree of 10,000 clients takes 1.6 GB, of twice as many four times as much. `flips`, in [0, 0.5], is the
+    probability with which each was flipped: variance that flips do not cause is the clients' own.
 
     Return the clusters, int64 ``(n,)`` in order of first appearance; all are 0 if nothing separates them, or n is below
     twice `min_size`.
     """
-    bits = bool(((points == 0) | (points == 1)).all())
-    x: Any = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
-    if not bits:
-        x = x - x.mean(0)  # distances by products lose digits far from the origin
+    x: Any = bits.numpy().astype(np.float32)
     if len(x) < max(2, 2 * min_size):
         return torch.zeros(len(x), dtype=torch.int64)
     tree = ward_tree(x)
     labels = _searched(x, tree, min_size) if mode == "bayes" else _above_noise(x, tree, min_size, flips, rng)
-    return torch.tensor(renumbered(labels.tolist()))
+    return torch.from_numpy(renumbered(labels))
 
 
 # The Ward tree, and what clusters it divides into.
@@ -120,7 +116,7 @@ def _nearest(x: Any, means: Floats) -> Integers:
 # Exact: above the noise.
 
 
-def _above_noise(x: Any, tree: Floats, min_size: int, flips: float | None, rng: torch.Generator) -> Integers:
+def _above_noise(x: Any, tree: Floats, min_size: int, flips: float, rng: torch.Generator) -> Integers:
     splits = tree_splits(tree, min_size)
     heights = tree[splits, 2]
     draws = np.random.default_rng(draw_seed(rng))
@@ -141,7 +137,7 @@ MARGIN = 1.02  # factor of a noise level, as few draws miss the greatest height
 _NOISE_SAMPLE = 500  # clients whose permuted embeddings are clustered, at most
 
 
-def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
+def noise_level(x: Any, labels: Integers, finer: Integers, flips: float, draws: np.random.Generator) -> float:
     """Return the greatest height that a Ward tree would have if columns were independent inside clusters.
 
     It is the greatest height of Ward trees of the same points after every column was permuted inside of each cluster.
@@ -153,8 +149,7 @@ def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, 
 
     `labels` ``(n,)`` in ``0..k-1`` are the clusters of the points ``(n, d)`` found so far. `finer` are those after the
     next split, in which the clients' own variance is measured: before the split, the variance that it explains would
-    count as noise. `flips` is the probability of a flip; if None, as for embeddings other than bits, all variance is
-    taken to be the clients' own.
+    count as noise. `flips` is the probability of a flip.
     """
     n = len(x)
     rows = draws.permutation(n)[:_NOISE_SAMPLE] if n > _NOISE_SAMPLE else np.arange(n)
@@ -168,7 +163,7 @@ def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, 
             level *= (n / _NOISE_SAMPLE) ** (max(0.0, power) + 0.03)  # the exponent itself grows with n
     inside = _residuals(x[rows], finer[rows])
     variance = float((inside**2).sum() / max(1, len(inside) - len(np.unique(finer[rows]))) / inside.shape[1])
-    fraction = 1.0 if flips is None or variance == 0 else float(np.clip(1 - flips * (1 - flips) / variance, 0, 1))
+    fraction = 1.0 if variance == 0 else float(np.clip(1 - flips * (1 - flips) / variance, 0, 1))
     return float(MARGIN * level * np.sqrt(1 + OWN_VARIANCE * fraction))
 
 

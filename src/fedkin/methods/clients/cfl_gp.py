@@ -154,7 +154,7 @@ class CFLGPMethod(ClientMethod):
         count, rng = self.n_clusters, fed.rng("kmeans", state.steps)
         leading, values, _ = torch.linalg.svd(torch.cat(columns, 1), full_matrices=False)
         points = leading[:, :count] * values[:count]
-        parts = torch.tensor(renumbered(k_means(points, count, rng).labels.tolist()))
+        parts = torch.from_numpy(renumbered(k_means(points, count, rng).labels))
         before, labels = labels[described], labels.clone()
         labels[described] = matched_labels(parts, before, count) if (before != UNKNOWN).any() else parts
         return dataclasses.replace(state, profiles=means, counts=counts), labels

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.replies import updates, within
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, NotNegative, Trained, round_record
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, NotNegative, round_record
 from fedkin.methods.clients.local_work import TRAINED, Training, training_of, training_task
 
 
@@ -54,14 +54,16 @@ class DittoMethod(ClientMethod):
             client: common | {"attraction": self.attraction, "personal": state.models[client]}
             for client in self.participants(fed, state)
         }
-        means, personal, losses = self.means_of(1, size), self.means(state), {}
-        replies = fed.stream(train_both, payloads, {"update": (size,), "personal": (size,)})
-        for client, reply in replies:
-            means.add(0, reply["update"], self.weight(reply), client)
+        means, personal = self.means_of(1, size), self.means(state)
+
+        def keep_personal(client: int, reply: Payload) -> int:
             personal.add(client, reply["personal"], 1.0, client)
-            losses[client] = reply["loss"]
+            return 0
+
+        replies = fed.stream(train_both, payloads, {"update": (size,), "personal": (size,)})
+        trained = self.add_each(means, replies, keep_personal)
         after = self.after_round(state, personal, common=means.apply_to(state.common))
-        return after, round_record(fed, Trained.each(losses, replies.missing), state.labels)
+        return after, round_record(fed, trained, state.labels)
 
 
 @training_task(

@@ -145,14 +145,13 @@ class FedDAGMethod(OneShotMethod):
             if learners[cluster].any():
                 payloads[client]["second"] = carried[cluster]
         expected: dict[str, Any] = {"update": (state.models.shape[1],), "second": Optional(updates(length))}
-        losses = {}
-        replies = fed.stream(train_encoders, payloads, expected)
-        for client, reply in replies:
-            means.add(clusters[client], reply["update"], self.weight(reply), client)
+
+        def teach(client: int, reply: Payload) -> int:
             if "second" in reply:
                 means.taught.add(clusters[client], reply["second"], self.weight(reply), client)
-            losses[client] = reply["loss"]
-        return Trained.each(losses, replies.missing), means
+            return clusters[client]
+
+        return self.add_each(means, fed.stream(train_encoders, payloads, expected), teach), means
 
     @staticmethod
     def nearest(result: Mapping[str, Any], messages: Tensor) -> Tensor:

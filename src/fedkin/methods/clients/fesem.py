@@ -68,6 +68,7 @@ class FeSEMMethod(ClientMethod):
         points, centres = trained[:, :trainable], state.models[:, :trainable]
         if first:
             centres = kmeans_plusplus_seeds(points, self.n_clusters, fed.rng("start"))
-        nearest = [int(cluster) for cluster in pairwise_distances(points, centres).argmin(1)]
+        nearest = pairwise_distances(points, centres).argmin(1)
         # Two of the first centres may be one model, so that a number would have no client.
-        return renumbered(nearest) if first else nearest
+        clusters: list[int] = (renumbered(nearest) if first else nearest).tolist()
+        return clusters

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 from annotated_types import Ge
 from sklearn.cluster import DBSCAN
@@ -182,7 +183,7 @@ def without_small(labels: Tensor, smallest: int, distances: Tensor) -> Tensor:
     if large.all() or not large.any():
         return labels
     nearest = distances.masked_fill(~large, torch.inf).argmin(1)
-    return torch.tensor(renumbered(torch.where(large[labels], labels, nearest).tolist()))
+    return torch.from_numpy(renumbered(torch.where(large[labels], labels, nearest)))
 
 
 def descriptor_of(means: Tensor, deviations: Tensor) -> Tensor:
@@ -237,4 +238,4 @@ def dense(points: Tensor, radius: float) -> Tensor:
     reach = radius * (1 + 1e-9)  # a radius that was found is a distance between two points, up to rounding
     distances = pairwise_distances(points.double(), points.double())  # of equal points 0, unlike scikit-learn's
     labels = DBSCAN(eps=max(reach, 1e-9), min_samples=2, metric="precomputed").fit_predict(distances.numpy())
-    return torch.tensor(renumbered([-1 - row if label < 0 else label for row, label in enumerate(labels.tolist())]))
+    return torch.from_numpy(renumbered(np.where(labels < 0, -1 - np.arange(len(labels)), labels)))

@@ -79,7 +79,7 @@ class LADDMethod(OneShotMethod):
         scores = {k: float(silhouette_score(points, labels[k])) for k in counts if len(labels[k].unique()) > 1}
         # Without a score, where all styles are one, the only count that was tried.
         best = max(scores, key=scores.__getitem__, default=counts[0])
-        return torch.tensor(renumbered(labels[best].tolist())), {"mode": "k-means"}
+        return torch.from_numpy(renumbered(labels[best])), {"mode": "k-means"}
 
     @staticmethod
     def unseen_message(client: Client, result: Mapping[str, Any]) -> Tensor:

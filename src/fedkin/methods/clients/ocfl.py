@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering import from_distances
+from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, State
 from fedkin.core.method import Count, refuse_unused
 from fedkin.methods.clients.update_splits import (
@@ -108,15 +109,16 @@ class OCFLMethod(UpdateMethod):
 
     def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
         rng = fed.rng("grouper", state.steps)
-        if self.clusterer == "kmeans":
-            return from_distances.kmeans(distances, self.n_clusters or 3, rng)  # 3 as in the paper's scenarios
-        if self.clusterer == "meanshift":
-            return from_distances.meanshift(distances)
-        if self.clusterer == "affinity":
-            return from_distances.affinity(distances, self.similarity, rng)
-        if self.clusterer == "linkage":
-            return from_distances.average_linkage(distances, self.n_clusters)
-        return from_distances.hdbscan(distances)
+        searches: dict[str, Callable[[], Any]] = {
+            "linkage": lambda: from_distances.average_linkage(distances, self.n_clusters),
+            "hdbscan": lambda: from_distances.hdbscan(distances),
+            # Two clients are alike if their distances to all others are; 3 clusters as in the paper's scenarios.
+            "kmeans": lambda: k_means(distances, self.n_clusters or 3, rng).labels,
+            "meanshift": lambda: from_distances.meanshift(distances),
+            "affinity": lambda: from_distances.affinity(distances, self.similarity, rng),
+        }
+        labels: list[int] = searches[self.clusterer]().tolist()
+        return labels
 
 
 def _temperature_of(selected: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:

@@ -229,7 +229,7 @@ class _Clusters:
 
     def divide(self, method: ClientMethod, part: Updates, division: Division, number: int) -> None:
         """Split a cluster in round `number`; its members that did not reply become pending, of unknown cluster."""
-        parts = renumbered(division.parts or [])
+        parts = renumbered(division.parts or []).tolist()
         count, size = max(parts) + 1, part.updates.shape[1]
         means = method.means_of(count, size)
         for update, weight, new in zip(part.updates, part.weights, parts, strict=True):

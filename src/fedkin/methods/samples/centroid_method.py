@@ -209,24 +209,39 @@ class PointsState(CentroidState):
     owners: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
 
-def one_round_of_points(
-    method: CentroidMethod, fed: Federation, state: Any, task: Task, payload: Payload,
-    cluster: Callable[[Any], dict[str, Any]],
-) -> tuple[Any, Record]:  # fmt: skip
-    """Do `one_round` of ``centres`` and ``sizes``, which the state keeps; `cluster` takes a state that has them.
+@dataclass(frozen=True)
+class PointsMethod(CentroidMethod):
+    """Base of methods with one exchange of ``centres`` and ``sizes``, which a `PointsState` keeps."""
 
-    Nobody is asked if the state has some already, because others' were left out (`without_points`).
-    """
-    if len(state.points):
-        after = state.next(finished=True, **cluster(state))
-        replies = method.conclude(fed, after)
-        return after, Record(list(replies), replies.missing)
+    def round_of_points(
+        self, fed: Federation, state: Any, task: Task, payload: Payload, cluster: Callable[[Any], dict[str, Any]]
+    ) -> tuple[Any, Record]:
+        """Do `one_round`, where `cluster` takes a state that has the points.
 
-    def cluster_replies(replies: Replies[Payload]) -> dict[str, Any]:
-        sent = with_replies({}, replies)
-        return {**cluster(replace(state, **sent)), **sent}
+        Nobody is asked if the state has some already, because others' were left out by `without`.
+        """
+        if len(state.points):
+            after = state.next(finished=True, **cluster(state))
+            replies = self.conclude(fed, after)
+            return after, Record(list(replies), replies.missing)
 
-    return one_round(method, fed, state, task, payload, cluster_replies)
+        def cluster_replies(replies: Replies[Payload]) -> dict[str, Any]:
+            sent = with_replies({}, replies)
+            return {**cluster(replace(state, **sent)), **sent}
+
+        return one_round(self, fed, state, task, payload, cluster_replies)
+
+    def without(self, state: Any, clients: Collection[int]) -> Any:
+        """Return the finished `state` reset to before its step, without the points of `clients`."""
+        kept = ~torch.isin(state.owners, torch.tensor(sorted(clients), dtype=torch.int64))
+        if not bool(kept.any()):
+            raise FedkinError("Nothing would be left to cluster.")
+        left = {name: part[kept] for name, part in points_of(state).items()}
+        return replace(state, steps=state.steps - 1, finished=False, centroids=torch.zeros(0, 0), **left)
+
+    def remains(self) -> str:
+        """Return what remains of a client without its points: nothing, for they are all that it sends."""
+        return ""
 
 
 def points_of(state: Any) -> dict[str, Tensor]:
@@ -240,17 +255,3 @@ def with_replies(sent: Mapping[str, Tensor], replies: Replies[Payload]) -> dict[
     both = {name: torch.cat([sent[name], part]) if sent else part for name, part in more.items()}
     order = both["owners"].argsort(stable=True)
     return {name: part[order] for name, part in both.items()}
-
-
-def without_points(state: Any, clients: Collection[int]) -> Any:
-    """Return a finished `PointsState` reset to before its step, without the points of `clients`."""
-    kept = ~torch.isin(state.owners, torch.tensor(sorted(clients), dtype=torch.int64))
-    if not bool(kept.any()):
-        raise FedkinError("Nothing would be left to cluster.")
-    left = {name: part[kept] for name, part in points_of(state).items()}
-    return replace(state, steps=state.steps - 1, finished=False, centroids=torch.zeros(0, 0), **left)
-
-
-def nothing_remains() -> str:
-    """Return what remains of a client without its points: nothing, for they are all that it sends."""
-    return ""

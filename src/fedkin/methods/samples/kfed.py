@@ -22,13 +22,10 @@ from fedkin.core.replies import MANY, counts_to, int64, is_name, reals
 from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
-    CentroidMethod,
+    PointsMethod,
     PointsState,
     features_of,
-    nothing_remains,
-    one_round_of_points,
     scaled_like_features,
-    without_points,
 )
 from fedkin.methods.samples.sample_method import broadcast
 
@@ -41,7 +38,7 @@ class KFedState(PointsState):
 
 
 @dataclass(frozen=True)
-class KFedMethod(CentroidMethod):
+class KFedMethod(PointsMethod):
     """k-FED: one-shot federated k-means of the clients' local centres.
 
     Attributes
@@ -60,10 +57,8 @@ class KFedMethod(CentroidMethod):
     max_iter: Literal[1] | None = None
     assign: Literal["nearest", "induced"] = "nearest"
 
-    traits = CentroidMethod.traits.replace(cost="cheap", paper={"assign": "induced", "max_iter": 1})
+    traits = PointsMethod.traits.replace(cost="cheap", paper={"assign": "induced", "max_iter": 1})
     state_type: ClassVar[type[State]] = KFedState
-    without = staticmethod(without_points)
-    remains = staticmethod(nothing_remains)
 
     def step(self, fed: Federation, state: KFedState) -> tuple[KFedState, Record]:
         """Ask clients for the centres of their own clusters, cluster these, and send all clients the centroids."""
@@ -80,7 +75,7 @@ class KFedMethod(CentroidMethod):
             return {"centroids": scaled_like_features(state.features, centroids), "clusters": labels}
 
         payload = {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
-        return one_round_of_points(self, fed, state, cluster_locally, payload, cluster)
+        return self.round_of_points(fed, state, cluster_locally, payload, cluster)
 
     def conclude(self, fed: Federation, state: KFedState) -> Replies[Payload]:
         if self.assign == "nearest":

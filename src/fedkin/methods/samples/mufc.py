@@ -23,16 +23,13 @@ from fedkin.core.method import Count
 from fedkin.core.replies import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
-    CentroidMethod,
+    PointsMethod,
     PointsState,
     assign_to_centroids,
     features_of,
-    nothing_remains,
-    one_round_of_points,
     points_of,
     scaled_like_features,
     with_replies,
-    without_points,
 )
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS
 
@@ -92,7 +89,7 @@ class MUFCState(PointsState):
 
 
 @dataclass(frozen=True)
-class MUFCMethod(CentroidMethod):
+class MUFCMethod(PointsMethod):
     """One-shot k-means of the clients' rounded k-means++ seeds, which supports unlearning.
 
     Attributes
@@ -107,10 +104,8 @@ class MUFCMethod(CentroidMethod):
     grid: Annotated[float, Ge(0)] = 0.05
 
     state_type: ClassVar[type[State]] = MUFCState
-    traits = CentroidMethod.traits.replace(cost="cheap")
+    traits = PointsMethod.traits.replace(cost="cheap")
     assign_task: ClassVar[Task] = assign_remaining
-    without = staticmethod(without_points)
-    remains = staticmethod(nothing_remains)
 
     def payload(self, state: MUFCState) -> Payload:
         """Return the features, the number of centroids, and the grid, which clients need."""
@@ -122,7 +117,7 @@ class MUFCMethod(CentroidMethod):
         def cluster(state: PointsState) -> dict[str, Any]:
             return {"centroids": self._centroids(fed, state.features, state.points, state.sizes)}
 
-        return one_round_of_points(self, fed, state, draw_centroids, self.payload(state), cluster)
+        return self.round_of_points(fed, state, draw_centroids, self.payload(state), cluster)
 
     def unlearned(
         self, fed: Federation, state: MUFCState, rows: Mapping[int, Tensor]

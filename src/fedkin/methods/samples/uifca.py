@@ -37,12 +37,6 @@ def likelihoods(flows: Mapping[str, Any], x: Tensor) -> Tensor:
     return Flow.of(flows["flow"]).log_likelihoods(flows["models"], spread_levels(x, flows["alpha"]))
 
 
-def _are_models(value: Any) -> bool:
-    """Whether `value` is a tensor of models ``(m, size)``, or a list with one tensor per model."""
-    form = forms.updates(None, "size") if isinstance(value, Tensor) else forms.ListOf(forms.updates("size"))
-    return forms.objection({"models": value}, {"models": form}) is None
-
-
 _MARGIN = 0.05
 """Of images in [0, 1], whose 256 levels get uniform noise, new in every round, and whose logit is taken: margin that
 keeps values away from 0 and 1 before."""
@@ -215,7 +209,8 @@ class UIFCAMethod(SampleMethod):
             batch_size=self.batch_size,
         )  # fmt: skip
         common = {"flow": state.flow, "alpha": state.alpha, "training": asdict(training)}
-        everything = {**common, "clusters": torch.arange(len(state.models)), "models": state.models, "choose": "flows"}
+        everything: dict[str, Any] = {**common, "clusters": torch.arange(len(state.models)), "choose": "flows"}
+        everything["models"] = list(state.models)
         if state.steps == 0 and state.centroids:
             everything |= {"choose": "centroids", "start": state.centroids}
         payloads: dict[int, Payload] = dict.fromkeys(fed.present, everything)
@@ -223,7 +218,7 @@ class UIFCAMethod(SampleMethod):
             if str(i) in samples:
                 # Models by reference: copies per client would be gigabytes.
                 clusters = samples[str(i)].nonzero().flatten()
-                models = [state.models[cluster] for cluster in clusters.tolist()]
+                models = [everything["models"][cluster] for cluster in clusters.tolist()]
                 payloads[i] = {**common, "clusters": clusters, "models": models}
         return payloads
 
@@ -241,7 +236,8 @@ def send_centres(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={
-        **_FLOWS, "training": LOCAL_TRAINING, "clusters": forms.int64("own"), "models": _are_models,
+        **_FLOWS, "training": LOCAL_TRAINING, "clusters": forms.int64("own"),
+        "models": forms.ListOf(forms.updates("size")),
         "choose": forms.Optional(forms.one_of("flows", "centroids")),
         "start": forms.Optional({"features": forms.is_name, "centroids": forms.reals("clusters", "width")}),
     },
@@ -260,7 +256,7 @@ def choose_and_train(client: Client, payload: Payload) -> Payload:
             clusters = CentroidMethod.predict(payload["start"], client.x)
             drop(client.x)  # flows need no features
         else:
-            clusters = likelihoods(payload, client.x).argmax(0)
+            clusters = likelihoods({**payload, "models": torch.stack(payload["models"])}, client.x).argmax(0)
         client.state["clusters"] = clusters
         reply["moved"] = len(client) if before is None else int((clusters != before).sum())
         client.state["sizes"] = clusters.bincount(minlength=len(payload["models"]))

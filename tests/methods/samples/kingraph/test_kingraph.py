@@ -173,7 +173,7 @@ def blocks_of(frames, **options):
     clients = ClientFiles(frames).build().clients
     fed = LocalFederation(clients, seed=0)
     encoding = prepare(fed, TableOptions(**options)).encoding
-    blocks = described(fed, private=False).blocks.tolist()
+    blocks = described(fed, private=False)[1].tolist()
     return {name: blocks[start:end] for name, start, end in encoding.blocks}
 
 

@@ -232,7 +232,7 @@ def cluster_class_means(means: ClassMeans, min_size: int, rng: torch.Generator) 
         rows = np.flatnonzero(parts == part)
         labels[rows] = _by_means(means.of_clients(rows), min_size, draws) + clusters
         clusters = int(labels[rows].max()) + 1
-    return torch.tensor(renumbered(labels.tolist()))
+    return torch.from_numpy(renumbered(labels))
 
 
 def _by_classes(means: ClassMeans, min_size: int) -> Integers:

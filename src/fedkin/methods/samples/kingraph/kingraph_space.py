@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedkin.clustering.graph.cut import FEW_DIMENSIONS, Discrete
+from fedkin.clustering.node_cut import FEW_DIMENSIONS, Discrete
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, State, block_task
@@ -86,7 +86,7 @@ class KinGraphState(State):
         int64 ``(p, 3)``, client, node and samples of each micro-cluster that a client sent, in order of clients; empty
         where they are common.
     scales : list of dict
-        Partitions of the nodes, see `fedkin.clustering.graph.cut`, with ``labels`` int16 ``(m,)``.
+        Partitions of the nodes, see `fedkin.clustering.node_cut`, with ``labels`` int16 ``(m,)``.
     head : dict
         The softmax head that refines the clusters, see `fedkin.methods.samples.kingraph.refinement`; empty without one.
     """
@@ -159,30 +159,21 @@ def describe_columns(block: Block, payload: Payload) -> Payload:
     return described | ({"samples": torch.full((len(block),), block.size)} if payload["counted"] else {})
 
 
-class Described(NamedTuple):
-    """What clients say of their samples: the shape of one, which columns are discrete, and whether all are flat images.
+def described(fed: Federation, private: bool) -> tuple[tuple[int, ...], Tensor, bool, dict[int, int]]:
+    """Return the shape of a sample, which columns are discrete, whether all are flat images, and clients' samples.
 
-    `counts` are their numbers of samples, by client; none with an epsilon or secure sums alone.
+    Their numbers are by client; none with secure sums alone. `private` clients send the shape of a sample alone.
     """
-
-    shape: tuple[int, ...]
-    blocks: Tensor
-    flat: bool
-    counts: dict[int, int]
-
-
-def described(fed: Federation, private: bool) -> Described:
-    """Ask clients to describe their samples; `private` ones send their shape alone."""
     if private:
         shape = common_shape(fed.keep_majority(fed.ask_until_all_reply(send_shape, {})))
-        return Described(shape, torch.zeros(0, dtype=torch.int64), False, {})
+        return shape, torch.zeros(0, dtype=torch.int64), False, {}
     replies = fed.keep_majority(fed.ask_until_all_reply(describe_columns, {"counted": not fed.secure_sums}))
     shape = common_shape(replies)
     blocks = common_blocks(replies.each("blocks"), shape[0] if len(shape) == 1 else 0)
     answers = replies.each("flat")
     flat = True in answers and False not in answers  # some client's are, and no other's are clearly none
     counts = {} if fed.secure_sums else dict(zip(replies, replies.each("samples"), strict=True))
-    return Described(shape, blocks, flat, counts)
+    return shape, blocks, flat, counts
 
 
 def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:

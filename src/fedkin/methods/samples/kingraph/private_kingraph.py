@@ -115,43 +115,28 @@ def _clipped_features(client: Client, space: Payload, width: int) -> Iterator[Te
 
 @dataclass(frozen=True)
 class PrivacyBudget:
-    """Budget of differential privacy, and the noise that it requires.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        Guarantee for all that leaves a client.
-    """
+    """Budget of all that leaves a client, its `mu` of Gaussian differential privacy, and the deviation of its noise."""
 
     epsilon: float
     delta: float
 
     @property
     def mu(self) -> float:
-        """Budget as mu of Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta)
 
     @property
     def moments_deviation(self) -> float:
-        """Standard deviation of the noise on each number of a client's moments."""
         return _MOMENTS_SENSITIVITY / (self.mu * math.sqrt(_MOMENTS_FRACTION))
 
     @property
     def round_deviation(self) -> float:
-        """Standard deviation of the noise on each number of a client's sums, in one round."""
         return _SUMS_SENSITIVITY / (self.mu * math.sqrt((1 - _MOMENTS_FRACTION) / _ROUNDS))
 
 
 def private_step(
     fed: Federation, state: KinGraphState, budget: PrivacyBudget, components: int
 ) -> tuple[KinGraphState | None, Record]:
-    """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step.
-
-    Raises
-    ------
-    FedkinError
-        If all clients have spent their budgets, or the noise hides all clusters.
-    """
+    """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
     return _nodes(fed, state, budget) if len(state.mean) else _components(fed, state, budget, components)
 
 

@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
+from fedkin.clustering.matching import renumbered
 from fedkin.clustering.nearest import PAIRS, nearest_neighbours
 
 Labels = NDArray[np.int64]
@@ -87,7 +88,7 @@ def louvain(graph: Any, resolution: float, rng: np.random.Generator) -> Labels:
         merged = _move_nodes(graph, weights, scale, rng.permutation(len(weights)))
         labels = merged[labels]
         if merged.max() + 1 == len(weights):
-            return renumber(labels)
+            return renumbered(labels)
         graph, weights = condense(graph, merged), np.bincount(merged, weights=weights)
 
 
@@ -121,7 +122,7 @@ def _move_nodes(graph: Any, weights: Floats, scale: float, order: Labels) -> Lab
                 if not queued[neighbour] and labels[neighbour] != best:
                     queued[neighbour] = True
                     queue.append(neighbour)
-    return renumber(np.array(labels, dtype=np.int64))
+    return renumbered(labels)
 
 
 def condense(graph: Any, labels: Labels) -> Any:
@@ -130,13 +131,6 @@ def condense(graph: Any, labels: Labels) -> Any:
     columns = (np.ones(count), labels.astype(index), np.arange(count + 1, dtype=index))
     membership = sparse.csr_matrix(columns, shape=(count, int(labels.max()) + 1))
     return (membership.T.tocsr() @ graph @ membership).tocsr()
-
-
-def renumber(labels: Labels) -> Labels:
-    """Renumber communities from 0 in the order of their first members."""
-    first, place = np.unique(labels, return_index=True, return_inverse=True)[1:]
-    rank: Labels = first.argsort().argsort()[place]
-    return rank
 
 
 def link_tree(

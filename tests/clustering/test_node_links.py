@@ -12,8 +12,8 @@ from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import NearestNeighbors
 
-from fedkin.clustering.graph.cut import agreement
-from fedkin.clustering.graph.links import condense, link_tree, louvain, neighbour_graph
+from fedkin.clustering.node_cut import agreement
+from fedkin.clustering.node_links import condense, link_tree, louvain, neighbour_graph
 from fedkin.core.seeds import derive_generator
 
 

@@ -15,38 +15,43 @@ If nothing is found again, there is one cluster.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.ndimage import fourier_gaussian
+from scipy.stats import norm
 from sklearn.cluster import HDBSCAN
 from torch import Tensor
 
-from fedkin.clustering.graph.links import (
+from fedkin.clustering.k_means import k_means
+from fedkin.clustering.matching import renumbered
+from fedkin.clustering.micro_clusters import merged_nodes
+from fedkin.clustering.nearest import nearest_centroids
+from fedkin.clustering.node_links import (
     FEWEST_NEIGHBOURS,
     Floats,
     Labels,
     canonical_order,
     link_tree,
     neighbour_graph,
-    renumber,
 )
-from fedkin.clustering.graph.modes import SMALL, divide_line
-from fedkin.clustering.k_means import k_means
-from fedkin.clustering.micro_clusters import merged_nodes
-from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core.seeds import draw_seed
 
 Discrete = Literal["none", "some", "all"]
 
 FEW_DIMENSIONS = 3  # nodes in more are not dense enough to show gaps
+SMALL = 0.05  # of the samples: less is a bump in the tail of a cloud, or a few nodes that stay neighbours
 MAX_CLUSTERS = 100  # of a division that is looked at: a page of the report shows no more
 _FEW_NODES = 3 * FEWEST_NEIGHBOURS  # of three clusters with six nodes each most nearest nodes are of others
 _MORE_THAN_PIECES = 0.25  # of the way from what pieces of a cloud mostly have to 1: some clouds have more
+_BINS = 1_024  # of a line: ten to each of a hundred modes
 
 
 class Cut(NamedTuple):
@@ -292,6 +297,62 @@ def _on_a_line(nodes: Nodes, n_clusters: int | None, discrete: bool, rng: torch.
     return Cut(k_means(nodes.points, number, rng, weights=nodes.counts).labels.numpy(), "k-means", None, divisions)
 
 
+class Modes(NamedTuple):
+    """A line divided into modes: int64 labels ``(m,)`` from left to right, and how sure they are.
+
+    `stability`, from 0.5 to 1, is how sure it is that the shallowest valley is more than chance, 1 without any; `shows`
+    whether all modes are more than chance, each with its share of the samples.
+    """
+
+    labels: Labels
+    stability: float
+    shows: bool
+
+
+def divide_line(points: Floats, counts: Floats, most: int) -> dict[int, Modes]:
+    """Divide points ``(m,)``, not all equal, with so many samples ``(m,)`` each, at valleys of their density.
+
+    On a line communities of nearest neighbours are stretches of equal numbers of points, wherever the density is low.
+    With a Gaussian kernel the number of modes never grows with the bandwidth, so that each number, 1 to `most`, has a
+    critical bandwidth, the least with no more modes (Silverman 1981). There valleys are compared with what chance makes
+    of an even density. Return divisions by number of modes; a line of fewer different values has fewer.
+    """
+    from scipy.signal import find_peaks  # scipy.signal takes as long as all of fedkin.clustering to import
+
+    span = float(np.ptp(points))
+    step = 1.5 * span / (_BINS - 1)  # a quarter of the range is empty at either end, so that the ends' modes are modes
+    bins: Labels = np.rint((points - points.min() + span / 4) / step).astype(np.int64)
+    spectrum = np.fft.rfft(np.bincount(bins, weights=counts, minlength=_BINS), 2 * _BINS)
+    # Values of a grid are no modes; the spectrum of a kernel narrower than 2.2 bins is cut off, and ripples would be.
+    narrowest = max(_grid_step(points, counts) / 2, 2.2 * step)
+    found: dict[int, Modes] = {}
+    for bandwidth in np.geomspace(step * _BINS, narrowest, 300):  # the last of a number of modes is its critical one
+        density = np.fft.irfft(fourier_gaussian(spectrum, bandwidth / step, 2 * _BINS))[:_BINS]
+        tops = find_peaks(density, prominence=1e-9 * density.max())[0]
+        if len(tops) > most:
+            break
+        valleys = np.array([a + int(density[a:b].argmin()) for a, b in pairwise(tops)], dtype=np.int64)
+        labels: Labels = np.searchsorted(valleys, bins, side="right").astype(np.int64)
+        sizes = np.bincount(labels, weights=counts, minlength=len(tops))
+        modes, lows = np.minimum(density[tops[:-1]], density[tops[1:]]), density[valleys]
+        # The variance of a Gaussian kernel's estimate is the density over 2 sqrt(pi) bandwidths.
+        deviation = np.sqrt((modes + lows) * step / (2 * math.sqrt(math.pi) * bandwidth))
+        sure = float(min((modes - lows) / deviation, default=math.inf))
+        # Two deviations are chance in one of forty; of many samples even shallow valleys are sure; tails have bumps.
+        clear = sure >= 2 and (lows <= 0.85 * modes).all() and sizes.min() >= SMALL * sizes.sum()
+        found[len(tops)] = Modes(labels, float(norm.cdf(sure)), bool(clear) or len(tops) == 1)
+    return found
+
+
+def _grid_step(points: Floats, counts: Floats) -> float:
+    """Return the median distance of samples to the next different value."""
+    places, place = np.unique(points, return_inverse=True)
+    gaps = np.concatenate([[np.inf], np.diff(places), [np.inf]])
+    near = np.minimum(gaps[1:], gaps[:-1])[place]
+    order = np.argsort(near)
+    return float(near[order][np.searchsorted(np.cumsum(counts[order]), counts.sum() / 2)])
+
+
 def scales_of(
     divisions: Iterable[tuple[Labels, float | None]], size: Floats, chosen: tuple[Labels, float | None]
 ) -> list[dict[str, Any]]:
@@ -310,7 +371,7 @@ def scales_of(
         entry; whether it is the one ``chosen``; and the ``labels`` of the nodes.
     """
     # The same labels but for names are one division; the one chosen is last, and its stability counts.
-    distinct = {renumber(labels).tobytes(): (labels, stability) for labels, stability in [*divisions, chosen]}
+    distinct = {renumbered(labels).tobytes(): (labels, stability) for labels, stability in [*divisions, chosen]}
     listed: list[dict[str, Any]] = []
     for labels, stability in sorted(distinct.values(), key=lambda division: int(division[0].max())):
         labels = largest_first(labels, size)
@@ -325,7 +386,7 @@ def scales_of(
                 "stability": stability,
                 "samples": np.bincount(labels, weights=size).astype(np.int64).tolist(),
                 "parents": parents,
-                "chosen": np.array_equal(renumber(labels), renumber(chosen[0])),
+                "chosen": np.array_equal(renumbered(labels), renumbered(chosen[0])),
                 "labels": labels,
             }
         )

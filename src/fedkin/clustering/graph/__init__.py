@@ -1,1 +1,0 @@
-"""The graph of micro-clusters, and its cut into clusters: kin-graph without clients."""
