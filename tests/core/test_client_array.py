@@ -120,6 +120,25 @@ def test_of_a_pool_whose_sum_is_too_large_one_client_alone_is_missing():
     assert list(sums.missing) == [4]
 
 
+def test_who_answers_a_sum_the_second_time_is_not_missing():
+    fed = both(failures=[(1, 2)])[0]
+    sums = fed.sums()
+    assert sums.ask(count_many, {}, {"count": (1,)})["count"] == len(SIZES) - 1
+    assert list(sums.missing) == [4]
+
+
+@block_task(pools=True)
+def decline(block, payload):
+    block.declined[:] = True
+    return {}
+
+
+def test_an_exchange_in_which_all_decline_ends_the_run():
+    fed = both()[0]
+    with pytest.raises(FedkinError, match="failed at all 7 clients asked: its privacy budget"):
+        list(fed.pools(decline, fed.all()))
+
+
 @pytest.mark.parametrize("offsets", [[1, 84], [0, 50, 50, 84], [0, 80], [84]])
 def test_offsets_that_do_not_divide_the_rows_are_refused(offsets):
     with pytest.raises(FedkinError):

@@ -77,6 +77,6 @@ def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path
 
 
 def test_what_only_the_local_engine_does_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=r"'device\.chunk' is for the local engine"):
+    with pytest.raises(FedkinError, match=r"'chunk' is for the local engine"):
         run(tmp_path / "run", "flower", "device.chunk=3")
     assert not (tmp_path / "run").exists()

@@ -58,7 +58,7 @@ def test_sites_that_know_each_others_keys_sum_as_others_do(tmp_path: Path) -> No
     found = rows_of(fed)[0]
     assert fed.missing == {}
     assert float(found.totals["rows"]) == pytest.approx(10)
-    assert sorted(fed.signed) == [0, 1, 2, 3]
+    assert all("signature" in key for key in fed.keys.values())
 
 
 def test_a_server_cannot_put_its_own_key_in_a_sites_place(tmp_path: Path) -> None:
@@ -66,25 +66,25 @@ def test_a_server_cannot_put_its_own_key_in_a_sites_place(tmp_path: Path) -> Non
     fed = sites(tmp_path, listed)
     rows_of(fed)
     mine = os.urandom(32)
-    fed.keys[1] = torch.tensor(list(public_key(mine)), dtype=torch.uint8)
+    key = {"key": torch.tensor(list(public_key(mine)), dtype=torch.uint8)}
     make_key(tmp_path / "server.key")
     forged = SiteIdentity(fed.run, tmp_path / "server.key").sign(public_key(mine))
-    for signed in (fed.signed[1], forged, forged | {"signer": listed["b"]}, {"signer": "", "signature": ""}):
-        fed.signed[1] = signed
+    of_its_own = {part: fed.keys[1][part] for part in ("signer", "signature")}
+    for signed in (of_its_own, forged, forged | {"signer": listed["b"]}, {}):
+        fed.keys[1] = key | signed
         assert rows_of(fed) == {}
         assert {fed.missing[client] for client in (0, 2, 3)} <= {
             UNLISTED.format(1), "fewer than 3 clients to sum over", "others of its sum were lost"
         }  # fmt: skip
         assert fed.missing[0] == UNLISTED.format(1)
-        fed.keys[1] = torch.tensor(list(public_key(mine)), dtype=torch.uint8)  # it had asked for the right one
 
 
 def test_a_run_that_resumes_still_has_the_signatures(tmp_path: Path) -> None:
     fed, state = sites(tmp_path, keys(tmp_path)), State(steps=1)
     rows_of(fed)
-    again = sites(tmp_path, {name: one["signer"] for name, one in zip(NAMES, fed.signed.values(), strict=True)})
+    again = sites(tmp_path, {name: key["signer"] for name, key in zip(NAMES, fed.keys.values(), strict=True)})
     restore_checkpoint(again, State, {**snapshot(fed, state)})
-    assert (again.signed, again.keys.keys()) == (fed.signed, fed.keys.keys())
+    assert [key["signature"] for key in again.keys.values()] == [key["signature"] for key in fed.keys.values()]
     assert float(rows_of(again)[0].totals["rows"]) == pytest.approx(10)
 
 

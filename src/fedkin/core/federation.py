@@ -127,9 +127,11 @@ class Federation(ABC):
         question says below how many samples a client reports nothing, the "least" that was said. Part of a checkpoint.
     secure_sums : bool
         Whether methods may only learn sums over clients; set by `fedkin.secure_aggregation.sums.secure`.
-    keys, signed : dict of int to Tensor, dict of int to dict
-        Public keys of clients that have been asked for theirs, uint8 ``(32,)``, and where clients sign their signatures
-        of these; part of a checkpoint.
+    done : set of str
+        Names of tasks that any client has done since this process began.
+    keys : dict of int to dict
+        Of clients that have been asked for it, the public ``key``, uint8 ``(32,)``, and where they sign, its ``signer``
+        and ``signature``; part of a checkpoint.
     attempts, most_unusable : int
         Number of attempts at a client that gives no reply where all are needed, and at one whose replies are unusable.
     has_latecomers : bool
@@ -162,11 +164,10 @@ class Federation(ABC):
         self.requested = self.usable = 0
         self.secure_sums = False
         self.refused: list[str] = []
-        self.keys: dict[int, Tensor] = {}
-        self.signed: dict[int, dict[str, str]] = {}
+        self.keys: dict[int, Payload] = {}
         self.clients: Mapping[int, Client] = {}
         self.by_task: dict[str, dict[str, int]] = {}
-        self._replied: set[str] = set()
+        self.done: set[str] = set()
 
     @property
     def present(self) -> list[int]:
@@ -215,70 +216,13 @@ class Federation(ABC):
         self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None, missing: dict[int, str]
     ) -> Iterator[tuple[int, Payload]]:
         """Yield usable replies, and put into `missing` who gave none."""
-        requests, counts = self._begin(task, payloads, missing)
-        for client, reply in self.deliver(task, requests):
+        exchange = Exchange(self, task, payloads, missing)
+        for client, reply in self.deliver(task, exchange.requests):
             if isinstance(reply, str):
                 missing[client] = reply
-            elif fault := self._fault(task, reply, expected(client) if callable(expected) else expected, counts):
-                missing[client] = fault
-            else:
-                del missing[client]
-                self.usable += 1
-                self._replied.add(task.name)
+            elif exchange.takes([client], reply, expected):
                 yield client, reply
-        self.missing = dict(missing)
-        refusals = list(filter(_is_refusal, missing.values()))
-        if refusals and len(refusals) == len(self.present):
-            raise FedkinError(refusals[0])
-        # A task that nobody has ever done and that fails everywhere in the same way has a fault of its own. A few
-        # that lie cannot end a run: nothing is said of fewer clients than two, or than half of those present.
-        is_most = len(missing) >= 2 and 2 * len(missing) > len(self.present)
-        if task.name not in self._replied and is_most and len(reasons := set(missing.values())) == 1:
-            (reason,) = reasons
-            if failure_kind(reason) == "failed":
-                raise FedkinError(
-                    f"Task '{task.name}' failed at all {len(missing)} clients asked: {reason.removesuffix('.')}."
-                )
-
-    def _begin(
-        self, task: Task, payloads: Mapping[int, Payload], missing: dict[int, str]
-    ) -> tuple[dict[int, Payload], dict[str, int]]:
-        """Begin an exchange: return the payloads of clients that are present, and what counts the task.
-
-        All clients are `missing` until they reply.
-        """
-        if not isinstance(task, Task):
-            name = getattr(task, "__name__", type(task).__name__)
-            raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
-        self.exchange += 1
-        self.missing = {}
-        present = set(self.present)
-        requests = {client: payload for client, payload in payloads.items() if client in present}
-        try:  # one that clients share by reference is measured once
-            sizes = {id(payload): payload_bytes(payload) for payload in {id(p): p for p in requests.values()}.values()}
-        except TypeError as error:
-            raise FedkinError(f"Clients are sent, for task '{task.name}', {error}.") from error
-        self.sent += sum(sizes[id(payload)] for payload in requests.values())
-        self.requested += len(requests)
-        question = next(iter(requests.values()), {})
-        summed = question.get("task")
-        counts = self.by_task.setdefault(f"{task.name}:{summed}" if isinstance(summed, str) else task.name, {})
-        counts["exchanges"] = counts.get("exchanges", 0) + 1
-        for least in (question.get(name) for name in _LEAST):
-            if type(least) is int:
-                counts["least"] = min(least, counts.get("least", least))
-        missing.update((client, "no reply" if client in requests else "not there yet") for client in sorted(payloads))
-        return requests, counts
-
-    def _fault(self, task: Task, reply: Payload, expected: Expected | None, counts: dict[str, int]) -> Failure | None:
-        """Return why a reply cannot be used, or ``None`` if it can; one that cannot be read counts as unusable."""
-        try:
-            size = payload_bytes(reply)
-            self.received += size
-            counts["bytes"] = max(counts.get("bytes", 0), size if reply else 0)
-            return task.refusal(reply, expected)
-        except Exception as error:
-            return Failure("unusable", f"its reply cannot be read ({type(error).__name__})")
+        exchange.end()
 
     def sums(self) -> Any:
         """Return sums over the clients present, `fedkin.secure_aggregation.sums.ClientSums`, as the engine makes them.
@@ -397,8 +341,7 @@ class Federation(ABC):
             "exchange": self.exchange,
             "sent": self.sent,
             "received": self.received,
-            "keys": {str(client): key for client, key in self.keys.items()},
-            **({"signed": {str(client): dict(parts) for client, parts in self.signed.items()}} if self.signed else {}),
+            "keys": {str(client): dict(key) for client, key in self.keys.items()},
             "left_out": {str(client): reason for client, reason in self.dropped.items()},
             "by_task": {task: dict(counts) for task, counts in self.by_task.items()},
         }
@@ -408,7 +351,6 @@ class Federation(ABC):
         self.exchange = self.settled = tree["exchange"]
         self.sent, self.received = tree["sent"], tree["received"]
         self.keys = {int(client): key for client, key in tree["keys"].items()}
-        self.signed = {int(client): parts for client, parts in tree.get("signed", {}).items()}
         self.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}
         self.by_task = {task: dict(counts) for task, counts in tree.get("by_task", {}).items()}
 
@@ -418,3 +360,81 @@ class Federation(ABC):
 
         For a client that failed, the reply is a `Failure`; a mere text is the reason of one that is absent.
         """
+
+
+class Exchange:
+    """One exchange of a federation: counts what crosses, judges replies, and ends a run that nobody can go on with.
+
+    Its `requests` are the payloads of the clients that are present; all that were to be asked are `missing`, with the
+    reason, until they reply.
+    """
+
+    def __init__(self, fed: Federation, task: Task, payloads: Mapping[int, Payload], missing: dict[int, str]) -> None:
+        if not isinstance(task, Task):
+            name = getattr(task, "__name__", type(task).__name__)
+            raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
+        self.fed, self.task, self.missing = fed, task, missing
+        fed.exchange += 1
+        fed.missing = {}
+        present = set(fed.present)
+        self.requests = {client: payload for client, payload in payloads.items() if client in present}
+        shared = {id(payload): payload for payload in self.requests.values()}
+        try:  # one that clients share by reference is measured once
+            sizes = {number: payload_bytes(payload) for number, payload in shared.items()}
+        except FedkinError as error:
+            raise FedkinError(f"Clients cannot be sent what task '{task.name}' is asked with: {error}") from error
+        fed.sent += sum(sizes[id(payload)] for payload in self.requests.values())
+        fed.requested += len(self.requests)
+        question = next(iter(self.requests.values()), {})
+        summed = question.get("task")
+        self.counts = fed.by_task.setdefault(f"{task.name}:{summed}" if isinstance(summed, str) else task.name, {})
+        self.counts["exchanges"] = self.counts.get("exchanges", 0) + 1
+        for least in (question.get(name) for name in _LEAST):
+            if type(least) is int:
+                self.counts["least"] = min(least, self.counts.get("least", least))
+        missing.update((i, "no reply" if i in self.requests else "not there yet") for i in sorted(payloads))
+
+    def takes(self, clients: Sequence[int], reply: Payload, expected: Wanted | None) -> bool:
+        """Return whether a reply can be used, which these clients gave together; if not, they are missing."""
+        try:
+            size = payload_bytes(reply)
+            self.count(size * len(clients), size if reply else 0)
+            fault = self.task.refusal(reply, expected(clients[0]) if callable(expected) else expected)
+        except Exception as error:
+            reason = str(error) if isinstance(error, FedkinError) else type(error).__name__
+            fault = Failure("unusable", f"its reply cannot be read ({reason.removesuffix('.')})")
+        if fault is None:
+            self.take(clients)
+            return True
+        self.missing |= dict.fromkeys(clients, fault if len(clients) == 1 else Failure("unsummed", fault))
+        return False
+
+    def count(self, size: int, largest: int) -> None:
+        """Count the bytes of replies, and of the largest of them."""
+        self.fed.received += size
+        self.counts["bytes"] = max(self.counts.get("bytes", 0), largest)
+
+    def take(self, clients: Sequence[int]) -> None:
+        """Note that these clients' replies are used."""
+        for client in clients:
+            del self.missing[client]
+        self.fed.usable += len(clients)
+        if clients:
+            self.fed.done.add(self.task.name)
+
+    def end(self) -> None:
+        """End the exchange; raise FedkinError if all refuse for good, or the task itself is at fault."""
+        fed, missing = self.fed, self.missing
+        fed.note_missing(missing)
+        refusals = list(filter(_is_refusal, missing.values()))
+        if refusals and len(refusals) == len(fed.present):
+            raise FedkinError(refusals[0])
+        # A task that nobody has ever done and that fails everywhere in the same way has a fault of its own. A few
+        # that lie cannot end a run: nothing is said of fewer clients than two, or than half of those present.
+        is_most = len(missing) >= 2 and 2 * len(missing) > len(fed.present)
+        if self.task.name not in fed.done and is_most and len(reasons := set(missing.values())) == 1:
+            (reason,) = reasons
+            if failure_kind(reason) == "failed":
+                raise FedkinError(
+                    f"Task '{self.task.name}' failed at all {len(missing)} clients asked: {reason.removesuffix('.')}."
+                )

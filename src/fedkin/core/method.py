@@ -363,14 +363,8 @@ _hints: Callable[..., dict[str, Any]] = cache(get_type_hints)  # which took two 
 
 
 def hints_of(declared: type[Any]) -> dict[str, Any]:
-    """Return the types of a class's fields, with ranges; raise FedkinError if one cannot be imported."""
-    try:
-        return _hints(declared, include_extras=True)
-    except NameError as error:
-        raise FedkinError(
-            f"The types of {declared.__name__}'s options are not known: {error}; import them outside of "
-            "`if TYPE_CHECKING:`."
-        ) from error
+    """Return the types of a class's fields, with ranges."""
+    return _hints(declared, include_extras=True)
 
 
 def display_name(method: type[Any]) -> str:

@@ -23,8 +23,6 @@ from fedkin.core.files import FileError, check_regular, write_atomically
 Payload = dict[str, Any]
 """Names to tensors, numbers, strings, booleans, ``None``, or lists and string-keyed dicts of them."""
 
-PLAIN_VALUES = "tensors, numbers, strings, booleans, None, or lists and dicts of them"
-"""What a payload holds, for sentences."""
 _TENSOR = "__tensor__"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types that JSON represents directly; long lists hold these."""
@@ -33,7 +31,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
     """Split `tree` into its tensors, keyed by path, and the JSON text of everything else.
 
-    Raises TypeError if the tree holds anything that is neither a tensor nor plain JSON, which it names.
+    Raises FedkinError if the tree holds anything that is neither a tensor nor plain JSON, which it names.
     """
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_packed(tree, "", tensors), sort_keys=True)
@@ -55,10 +53,10 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
             item if type(item) in _PLAIN else _packed(item, f"{path}/{index}", tensors)
             for index, item in enumerate(value)
         ]
-    place = f"'{path.removeprefix('/')}', " if path else ""
+    place = f"'{path.removeprefix('/')}'" if path else "it"
     if isinstance(value, Mapping):
         if (key := next((key for key in value if not isinstance(key, str) or key == _TENSOR), None)) is not None:
-            raise TypeError(f"{place}a dict with the key {key!r}; keys are strings")
+            raise FedkinError(f"{place} is a dict with the key {key!r}, and only strings can be keys.")
         # Keys are escaped as in a JSON pointer (RFC 6901), so that no two paths are the same.
         return {
             key: _packed(item, f"{path}/{key.replace('~', '~0').replace('/', '~1')}", tensors)
@@ -66,17 +64,8 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         }
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    hint = " (torch.from_numpy makes a tensor of it)" * isinstance(value, np.ndarray)
-    raise TypeError(f"{place}{type(value).__name__}{hint}")
-
-
-def find_unsupported(tree: Any) -> str | None:
-    """Return where a tree holds what `pack` does not take, and what it is, in words; ``None`` if it takes all of it."""
-    try:
-        _packed(tree, "", {})
-    except TypeError as error:
-        return str(error)
-    return None
+    hint = "; torch.from_numpy makes a tensor of it" * isinstance(value, np.ndarray)
+    raise FedkinError(f"{place} is of type {type(value).__name__}, which can be neither sent nor written{hint}.")
 
 
 def detached(tree: Any) -> Any:

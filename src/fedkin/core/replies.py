@@ -288,13 +288,9 @@ def refusal(reply: Payload, *expected: Expected) -> Failure | None:
     if not isinstance(reply, dict):
         return Failure("unusable", "it is no mapping")
     wants = [item for mapping in expected for item in mapping.items()]
-    # Numbers of a model are looked at once: what is within the range of its form may be sent.
-    ranged = {name for name, want in wants if isinstance(want, Array) and want.is_ranged}
-    once = {name for name in ranged if isinstance(part := reply.get(name), Tensor) and part.numel() < MANY}
-    others = {name: entry for name, entry in reply.items() if name not in once}
     lengths: dict[str, int] = {}
     faults = (_unfit(name, reply.get(name, _ABSENT), want, lengths) for name, want in wants)
-    reason = next(filter(None, faults), None) or _never_allowed(others)
+    reason = next(filter(None, faults), None) or _never_allowed(reply)
     return None if reason is None else Failure("unusable", reason)
 
 

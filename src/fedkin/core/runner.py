@@ -20,8 +20,7 @@ from fedkin.core.client import Client
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, Federation
-from fedkin.core.method import Method, Record, State
-from fedkin.core.payload import PLAIN_VALUES, find_unsupported
+from fedkin.core.method import Method, Record
 from fedkin.core.replies import lasts
 
 NUMBERS = "numbers"
@@ -235,7 +234,7 @@ class Runner:
     def start(self) -> Any:
         """Return the first state."""
         began = time.perf_counter()
-        state = begin(self.method, self.fed)
+        state = self.method.init(self.fed)
         self.judge(state, None)
         return self.keep(state, self._timing(0, began, 0.0), None)
 
@@ -290,12 +289,6 @@ def _plain(value: Any) -> Any:
     raise FedkinError(f"The record of a step holds a value of type {type(value).__name__}; tolist() makes a list.")
 
 
-def begin(method: Method[Any], fed: Federation) -> Any:
-    """Return the first state of `method`; raise FedkinError if `init` returns another."""
-    state, kind = method.init(fed), getattr(method, "state_type", State)
-    return _returned(method, "init", state, isinstance(state, kind), f"a {kind.__name__}, the method's state_type")
-
-
 def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
     """Do one step of `method`, and repeat it if no client replied or if clients have to be left out first.
 
@@ -332,55 +325,27 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
         empty = 0
 
 
-# What a user's own method returns, before it is written, sent or shown.
-
-
-def _returned(method: Method[Any], function: str, value: Any, is_right: bool, what: str) -> Any:
-    """Return the state or result that a function of a method returned.
-
-    Raises FedkinError if it is not right, with `what` it should be, or cannot be written into a file.
-    """
-    name = f"{type(method).__name__}.{function}"
-    if not is_right:
-        raise FedkinError(f"{name} should return {what}.")
-    if (unsupported := find_unsupported(value.tree() if isinstance(value, State) else value)) is not None:
-        raise FedkinError(f"{name} returned {unsupported}; it should hold {PLAIN_VALUES}.")
-    return value
-
-
 def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Record]:
-    """Return the state and the record that a step after `before` returned; raise FedkinError if they are not right.
+    """Return the state and the record of a step after `before`; raise FedkinError if a user's own method has no such.
 
     With the same number of steps a run would never end.
     """
-    pair: tuple[Any, Any] = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
-    state, record = pair
-    is_next = isinstance(state, type(before)) and state.steps == before.steps + 1 and isinstance(record, Record)
-    _returned(method, "step", state, is_next, "what state.next(...) makes, and a Record")
-    if method.traits.clusters == "clients" and isinstance(getattr(before, "labels", None), Tensor):
-        check_labels(f"{type(method).__name__}.step", state.labels, len(before.labels))
+    state, record = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, None)
+    if not (isinstance(state, type(before)) and state.steps == before.steps + 1 and isinstance(record, Record)):
+        name = type(method).__name__
+        raise FedkinError(f"{name}.step should return what state.next(...) makes, and a Record.")
     return state, record
 
 
-def check_labels(function: str, labels: Any, count: int) -> None:
-    """Raise FedkinError if what a function returned as clusters of `count` clients or samples is no int64 ``(n,)``."""
-    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (count,):
-        form = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
-        raise FedkinError(f"{function} should return clusters as a tensor int64 ({count},), not {form}.")
+# Predictions of a result, and what is known of clients when a method has finished.
 
 
 def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whose: Any) -> Tensor:
     """Have a method, or its class, predict samples ``(n, *shape)``; return their clusters, int64 ``(n,)``.
 
-    `whose` says whose model predicts, where clients have models. Whole numbers of another type are taken as int64.
-    Raises FedkinError if the method returns anything else.
+    `whose` says whose model predicts, where clients have models.
     """
-    clusters = method.predict(result, x, **whose)
-    if isinstance(clusters, Tensor) and not (clusters.is_floating_point() or clusters.is_complex()):
-        clusters = clusters.long()
-    name = (method if isinstance(method, type) else type(method)).__name__
-    check_labels(f"{name}.predict", clusters, len(x))
-    labels: Tensor = clusters
+    labels: Tensor = method.predict(result, x, **whose).long()
     return result[NUMBERS][labels] if NUMBERS in result else labels
 
 
@@ -399,27 +364,17 @@ def in_places(values: Tensor, numbers: Tensor, count: int, dim: int = 0) -> Tens
     return values.new_zeros(shape).index_copy_(dim, numbers, values.narrow(dim, 0, len(numbers)))
 
 
-# What is known of clients when a method has finished.
-
-
 def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any]:
     """Return the result of a method that has finished, in which clients that were left out have the label -1.
 
-    Raises FedkinError if it is not as it should be, no client of this process has clusters of its samples where it
-    should, or one has a number that is not among them.
+    Raises FedkinError if samples are clustered, and no client of this process has clusters of its own.
     """
-    returned: Any = method.result(state)
-    is_right = isinstance(returned, Mapping) and (not method.traits.clusters or type(returned.get("n_clusters")) is int)
-    what = "a dict with the number of clusters, an int, as 'n_clusters'"
-    result = dict(_returned(method, "result", returned, is_right, what))
+    result = dict(method.result(state))
     if method.traits.clusters == "samples":
-        ready = clustered(fed)
-        numbers = torch.cat([torch.zeros(0, dtype=torch.int64), *(client.state["clusters"] for client in ready)])
-        is_here = any(i in fed.clients for i in fed.present)
-        if (is_here and not ready) or not bool(((numbers >= 0) & (numbers < result["n_clusters"])).all()):
+        if not clustered(fed) and any(i in fed.clients for i in fed.present):
             raise FedkinError(
-                f'{type(method).__name__} has finished, and no client has state["clusters"], a number below '
-                f"{result['n_clusters']} for each of its samples, or one has others; a task should set them."
+                f'{type(method).__name__} has finished, and no client has state["clusters"], the number of a cluster '
+                "for each of its samples; a task should set them."
             )
     elif fed.dropped and isinstance(labels := result.get("labels"), Tensor):
         result["labels"] = labels.index_fill(0, torch.tensor(sorted(fed.dropped)), -1)

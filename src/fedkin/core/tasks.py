@@ -11,12 +11,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal, overload
 
-import torch
-from torch import Tensor
-
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, RefusalError, in_short
-from fedkin.core.payload import PLAIN_VALUES, Payload, detached, find_unsupported
+from fedkin.core.payload import Payload, detached
 from fedkin.core.replies import Expected, Failure, objection, refusal
 
 _trusted: ContextVar[tuple[Sequence[str] | None, str, Callable[[Task], None]]]
@@ -218,29 +215,5 @@ def known_task(name: str) -> Task:
 
 
 def run_task(task: Task, clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Run a task, and return its replies, one for each client, whose tensors require no gradient.
-
-    Raises
-    ------
-    RefusalError
-        If it returns anything else, or has put something else than a tensor into a client's state: doing it again
-        would not change that.
-    """
-    replies = task.run(clients, payloads)
-    if not isinstance(replies, list | tuple) or len(replies) != len(clients):
-        raise RefusalError(
-            f"Task '{task.name}' should return a list with one reply per client, {len(clients)} here.", public=True
-        )
-    for client, reply in zip(clients, replies, strict=True):
-        unsupported = type(reply).__name__ if not isinstance(reply, Mapping) else find_unsupported(reply)
-        if unsupported is not None:
-            raise RefusalError(f"Task '{task.name}' replies with {unsupported}; a reply is a dict of {PLAIN_VALUES}.")
-        clusters = client.state.get("clusters")
-        are_tensors = all(isinstance(name, str) and isinstance(value, Tensor) for name, value in client.state.items())
-        is_kept = clusters is None or (clusters.dtype == torch.int64 and clusters.shape == (len(client),))
-        if not are_tensors or not is_kept:
-            raise RefusalError(
-                f"Task '{task.name}' has put into client.state what a client cannot keep: it takes tensors by name, "
-                f"such as torch.tensor(3), and as 'clusters' a whole number per sample, int64 ({len(client)},)."
-            )
-    return [detached(reply) for reply in replies]
+    """Run a task, and return its replies, one for each client, whose tensors require no gradient."""
+    return [detached(reply) for reply in task.run(clients, payloads)]

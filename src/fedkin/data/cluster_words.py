@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hmac
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,10 +25,10 @@ from fedkin.core.replies import Expected, ListOf, counts_to, int64, is_text, uin
 from fedkin.data.columns import smallest_group
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content
-from fedkin.secure_aggregation.client_tasks import GROUP, TAG, keys_of, secret_of
+from fedkin.secure_aggregation.client_tasks import GROUP, keys_of, secret_of
 from fedkin.secure_aggregation.masks import agreed, channel_key, octets_of, rows_of
 from fedkin.secure_aggregation.masks import content as bytes_of
-from fedkin.secure_aggregation.sums import ask_keys, groups_of
+from fedkin.secure_aggregation.sums import ask_keys, group_request, groups_of
 
 WORD = r"[^\W\d_]{3,40}"
 """What counts as a word of a text: letters alone."""
@@ -159,11 +158,7 @@ def words_of_clusters(fed: Federation, n_clusters: int, min_members: int = MIN_M
     ask_keys(fed, fed.present)
     holders = Counter[str]()
     for ids in groups_of([client for client in fed.present if client in fed.keys]):
-        group: Payload = {
-            "ids": ids, "keys": torch.stack([fed.keys[client] for client in ids]),
-            "tag": octets_of([os.urandom(TAG)], TAG), "min_members": min_members,
-            "signed": [fed.signed.get(client, {"signer": "", "signature": ""}) for client in ids],
-        }  # fmt: skip
+        group = group_request(fed, ids) | {"min_members": min_members}
         expected = {"digests": uint8(len(ids), "words", _DIGEST)}
         replies = fed.ask_again(send_word_digests, dict.fromkeys(ids, group), 5, expected)
         made = {client: reply["digests"] for client, reply in replies.items() if reply}

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from functools import cache, partial
 from itertools import islice
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
 from fedkin.core.client_array import ArrayReplies, Block, ClientArray, PerClient, single
 from fedkin.core.device import device, on
-from fedkin.core.federation import Replies, ReplyStream, Wanted
+from fedkin.core.federation import Exchange, Replies, ReplyStream, Wanted
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Expected, Failure, extremes
 from fedkin.core.seeds import derive_generator, derive_seeds
@@ -138,14 +138,17 @@ class LocalFederation(Federation):
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies[Payload]:
         is_array = isinstance(self.clients, ClientArray)
         if is_array and task.block and not callable(expected) and (shared := shared_payload(payloads)) is not None:
-            return ArrayExchange(self, task, shared, payloads).ask(task.block, expected)
+            return ArrayExchange(self, task, payloads, {}, shared).ask(task.block, expected)
         return super().ask(task, payloads, expected)
 
     def pools(
         self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None
     ) -> ReplyStream[list[int]]:
         if isinstance(self.clients, ClientArray) and task.pool and (shared := shared_payload(payloads)) is not None:
-            return ReplyStream(partial(ArrayExchange(self, task, shared, payloads).pools, task.pool, expected))
+            pool = task.pool
+            return ReplyStream(
+                lambda missing: ArrayExchange(self, task, payloads, missing, shared).pools(pool, expected)
+            )
         return super().pools(task, payloads, expected)
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
@@ -304,50 +307,38 @@ def shared_payload(payloads: Mapping[int, Payload]) -> Payload | None:
     return first if all(payload is first for payload in payloads.values()) else None
 
 
-class ArrayExchange:
+class ArrayExchange(Exchange):
     """One exchange of a local federation with clients of one array, all sent the same payload."""
 
-    def __init__(self, fed: Any, task: Task, payload: Payload, clients: Mapping[int, Payload]) -> None:
-        self.fed, self.task, self.payload = fed, task, payload
-        self.clients: ClientArray = fed.clients
-        self.missing: dict[int, str] = {}
-        requests, self.counts = fed._begin(task, clients, self.missing)
-        lost = {client: "lost on purpose" for client in requests if fed.is_lost(client)}
-        self.missing |= lost
-        self.ids = torch.tensor(sorted(requests.keys() - lost.keys()), dtype=torch.int64)
+    fed: LocalFederation
+
+    def __init__(
+        self,
+        fed: LocalFederation,
+        task: Task,
+        payloads: Mapping[int, Payload],
+        missing: dict[int, str],
+        shared: Payload,
+    ) -> None:
+        super().__init__(fed, task, payloads, missing)
+        _check(task, [shared])
+        self.payload, self.clients = shared, cast("ClientArray", fed.clients)
+        missing |= {client: "lost on purpose" for client in self.requests if fed.is_lost(client)}
+        present = [client for client in sorted(self.requests) if missing[client] == "no reply"]
+        self.ids = torch.tensor(present, dtype=torch.int64)
 
     def ask(self, run: BlockFunction, expected: Expected | None) -> Replies[Payload]:
         """Return the usable replies."""
-        _check(self.task, [self.payload])
         parts = [self._usable(*replied, expected) for replied in self._replied(run)]
-        self.fed.note_missing(self.missing)
+        self.end()
         return ArrayReplies.join(parts, self.fed.missing)
 
-    def pools(
-        self, run: BlockFunction, expected: Wanted | None, missing: dict[int, str]
-    ) -> Iterator[tuple[list[int], Payload]]:
-        """Yield the clients of each block with their common reply; put into `missing` who is in none."""
+    def pools(self, run: BlockFunction, expected: Wanted | None) -> Iterator[tuple[list[int], Payload]]:
+        """Yield the clients of each block with their common reply."""
         for ids, reply in self._replied(run):
-            clients, size = ids.tolist(), payload_bytes(reply)
-            self._count(size * len(clients), size)
-            if (fault := self.task.refusal(reply, expected(clients[0]) if callable(expected) else expected)) is None:
-                self._take(clients)
+            if self.takes(clients := ids.tolist(), reply, expected):
                 yield clients, reply
-            else:
-                self.missing |= dict.fromkeys(clients, fault if len(clients) == 1 else Failure("unsummed", fault))
-        self.fed.note_missing(self.missing)
-        missing.update(self.missing)
-
-    def _count(self, size: int, largest: int) -> None:
-        """Count the bytes of the replies of some clients, and of the largest."""
-        self.fed.received += size
-        self.counts["bytes"] = max(self.counts.get("bytes", 0), largest)
-
-    def _take(self, clients: list[int]) -> None:
-        """Count clients whose replies are usable."""
-        self.fed.usable += len(clients)
-        for client in clients:
-            del self.missing[client]
+        self.end()
 
     def _replied(self, run: BlockFunction) -> Iterator[tuple[Tensor, dict[str, Any]]]:
         """Yield the clients of each block that reply, and the entries of their replies."""
@@ -376,13 +367,13 @@ class ArrayExchange:
         replies = ArrayReplies(ids, entries)
         lengths = [part.sizes for part in entries.values() if isinstance(part, PerClient)]
         longest = int(torch.stack(lengths).sum(0).argmax()) if lengths else 0
-        self._count(_bytes_of(entries, len(ids)), payload_bytes(single(entries, longest)))
+        self.count(_bytes_of(entries, len(ids)), payload_bytes(single(entries, longest)))
         if self.task.refusal(single(entries, 0), expected) is not None or not all(map(_is_small, entries.values())):
             # Else blocks have replies of one form, which the first one shows.
             reasons = [self.task.refusal(single(entries, place), expected) for place in range(len(ids))]
             self.missing |= {i: reason for i, reason in zip(ids.tolist(), reasons, strict=True) if reason is not None}
             replies = replies.take(torch.tensor([reason is None for reason in reasons]).nonzero()[:, 0])
-        self._take(replies.ids.tolist())
+        self.take(replies.ids.tolist())
         return replies
 
 

@@ -285,7 +285,7 @@ class Config:
 
     `method` and `scenario` are instances of the dataclasses that ``method.name`` and ``simulation.scenario`` stand for,
     and `table` says how columns are read, with the encoder that ``data.encode`` or else the method's `features` name.
-    `tables` is the whole configuration as plain values, and `defaults` has the defaults of every section.
+    `tables` is the whole configuration as plain values.
     """
 
     seed: int
@@ -298,7 +298,6 @@ class Config:
     evaluation: EvaluationSection
     table: TableOptions
     tables: dict[str, Any]
-    defaults: dict[str, dict[str, Any]]
 
     @property
     def method_name(self) -> str:
@@ -324,22 +323,8 @@ class Config:
         return clients.forgetting(self.federation.forgotten).without(self.simulation.absent, self.data_seed)
 
     def to_toml(self) -> str:
-        """Write the configuration as TOML text, from which the same configuration can be read.
-
-        In every section what differs from the defaults comes first. What is ``None`` is left out.
-        """
-        return "\n".join([f"seed = {self.seed}\n", *map(self._section, SECTIONS)])
-
-    def _section(self, name: str) -> str:
-        values, defaults = self.tables[name], self.defaults[name]
-        differing = {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
-        usual = {key: value for key, value in values.items() if key not in differing and value != {}}
-        # TOML takes a key below a table's head for the table's, so that tables come last.
-        tables = {key: part.pop(key) for part in (differing, usual) for key in [*part] if isinstance(part[key], dict)}
-        text = f"[{name}]\n{tomli_w.dumps(differing)}"
-        if usual:
-            text += f"# as by default\n{tomli_w.dumps(usual)}"
-        return text + (f"\n{tomli_w.dumps({name: tables})}" if any(tables.values()) else "")
+        """Write the configuration as TOML text, from which the same can be read; what is ``None`` is left out."""
+        return tomli_w.dumps(self.tables)
 
 
 SETTINGS = "in the settings"
@@ -416,7 +401,6 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
         **{name: getattr(checked, name) for name in SECTIONS if name != "method"},
         table=table,
         tables=checked.model_dump(mode="json", exclude_none=True),
-        defaults={name: _defaults(getattr(checked, name)) for name in SECTIONS},
     )
 
 
@@ -447,17 +431,19 @@ def model_of(declared: Any, section: type[BaseModel] = MethodSection, name: str 
     """
     whose = f"'{declared.__module__}:{declared.__qualname__}' has an option"
     fields: dict[str, Any] = {}
-    for option in options_of(declared):
-        if section is SimulationSection and option.name in FROM_DATA:
-            continue
-        is_function = any(option.name in vars(base) and option.name not in _fields(base) for base in declared.__mro__)
-        if is_function or option.name in {*section.model_fields, *FROM_DATA} or hasattr(BaseModel, option.name):
-            raise FedkinError(f"{whose} called '{option.name}', a name that fedkin uses itself; call it otherwise.")
-        default = ... if option.default is dataclasses.MISSING else option.default
-        fields[option.name] = (option.kind, Field(default, validate_default=True))
-    if section is SimulationSection:
-        fields["scenario"] = (str, name)
     try:
+        for option in options_of(declared):
+            if section is SimulationSection and option.name in FROM_DATA:
+                continue
+            is_function = any(
+                option.name in vars(base) and option.name not in _fields(base) for base in declared.__mro__
+            )
+            if is_function or option.name in {*section.model_fields, *FROM_DATA} or hasattr(BaseModel, option.name):
+                raise FedkinError(f"{whose} called '{option.name}', a name that fedkin uses itself; call it otherwise.")
+            default = ... if option.default is dataclasses.MISSING else option.default
+            fields[option.name] = (option.kind, Field(default, validate_default=True))
+        if section is SimulationSection:
+            fields["scenario"] = (str, name)
         model = create_model(declared.__name__, __base__=section, **fields)
         model.model_rebuild()
         return model
@@ -504,15 +490,6 @@ def _built(declared: type[Any], options: BaseModel, **more: Any) -> Any:
 def _with_paper(method: type[Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return a method's options, and with ``variant = "paper"`` also the paper's where they are not among these."""
     return {**method.traits.paper, **options} if options.get("variant") == "paper" else options
-
-
-def _defaults(section: BaseModel) -> dict[str, Any]:
-    """Return the defaults of a section's options that have one; names are written whatever the default is."""
-    defaults = type(section).model_construct().model_dump(mode="json", warnings=False, exclude_none=True)
-    for kind, name in ((MethodSection, "name"), (SimulationSection, "scenario")):
-        if isinstance(section, kind):
-            del defaults[name]
-    return defaults
 
 
 # What is wrong with an experiment, in one sentence.

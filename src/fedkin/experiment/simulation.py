@@ -96,12 +96,9 @@ def _population(tables: str) -> tuple[Population, str]:
 
 
 def _check(config: Config, population: Population) -> None:
-    local = ("device.chunk", "simulation.drop_rate", "simulation.failures")
-    for section, name in (path.split(".") for path in local):
-        if config.tables[section][name] != config.defaults[section][name]:
-            raise FedkinError(
-                f"'{section}.{name}' is for the local engine; leave it out with simulation.engine = \"flower\"."
-            )
+    for section, name in ((config.device, "chunk"), (config.simulation, "drop_rate"), (config.simulation, "failures")):
+        if getattr(section, name) != type(section).model_fields[name].default:
+            raise FedkinError(f"'{name}' is for the local engine; leave it out with simulation.engine = \"flower\".")
     if population.drift is not None or population.arrivals is not None:
         raise FedkinError(
             f"Scenario '{config.simulation.scenario}' changes the federation in the middle of a run, which only "

@@ -32,6 +32,7 @@ from fedkin.secure_aggregation.masks import KEY, KINDS, OPENER, OWN, PAIRS, SEAL
 
 _OTHERS_LOST = Failure("unsummed", "others of its sum were lost")
 _TOO_FEW = Failure("unsummed", f"fewer than {MIN_CLIENTS} clients to sum over")
+_SIGNED = ("signer", "signature")
 _TIMES = 3
 """Requests for one exchange where a repetition costs no privacy: for shares, and for sums of `ClientSums`."""
 GROUP = 64
@@ -109,32 +110,36 @@ def summed(
 
     Return the sums by cluster, in order, without clusters that came to none; `missing` are the clients in none.
     """
-    missing = ask_keys(fed, payloads)
     members: dict[int, list[int]] = {}
     for client in sorted(payloads):
         members.setdefault(clusters[client] if clusters else 0, []).append(client)
-    waiting: list[tuple[int, list[int]]] = []  # clusters, each with a group's clients
-    for cluster, clients in members.items():
-        for ids in groups_of(clients):
-            with_key = [client for client in ids if client not in missing]
-            if with_key == ids or not complete:
-                waiting.append((cluster, with_key))
-    parts: dict[int, list[Sum]] = {}
-    for _ in range(attempts):
-        tries = [(cluster, SumAttempt.begin(fed, ids, complete)) for cluster, ids in waiting if len(ids) >= MIN_CLIENTS]
-        missing |= {client: _TOO_FEW for _, ids in waiting if len(ids) < MIN_CLIENTS for client in ids}
-        waiting = []
-        if not tries:
-            break
-        _carry_out(fed, [attempt for _, attempt in tries], task, payloads, terms)
-        for cluster, attempt in tries:
-            missing |= attempt.lost
-            if attempt.result is not None:
-                parts.setdefault(cluster, []).append(Sum(attempt.replied, attempt.result[None], terms))
+    waiting = [(cluster, ids) for cluster, clients in members.items() for ids in groups_of(clients)]
+    missing, parts = dict[int, str](), dict[int, list[Sum]]()
+    for attempt in range(attempts):
+        if attempt and complete:
+            fed.pause(attempt)  # else the silent are left out, and nobody is waited for
+        everyone = {client for _, ids in waiting for client in ids}
+        missing = {i: reason for i, reason in missing.items() if i not in everyone} | ask_keys(fed, everyone)
+        tries, again = list[tuple[int, SumAttempt]](), list[tuple[int, list[int]]]()
+        for cluster, ids in waiting:
+            with_key = [client for client in ids if client in fed.keys]
+            if complete and with_key != ids:
+                again.append((cluster, ids))
+            elif len(with_key) < MIN_CLIENTS:
+                missing |= dict.fromkeys(with_key, _TOO_FEW)
             else:
-                waiting.append((cluster, [client for client in attempt.ids if client not in attempt.lost]))
-    missing |= {client: _OTHERS_LOST for _, ids in waiting for client in ids}
-    fed.note_missing(missing)
+                tries.append((cluster, SumAttempt.begin(fed, with_key, complete)))
+        waiting = again
+        _carry_out(fed, [each for _, each in tries], task, payloads, terms)
+        for cluster, each in tries:
+            missing |= each.lost
+            if each.result is not None:
+                parts.setdefault(cluster, []).append(Sum(each.replied, each.result[None], terms))
+            else:
+                waiting.append((cluster, [i for i in each.ids if complete or i not in each.lost]))
+        if not waiting:
+            break
+    fed.note_missing({client: _OTHERS_LOST for _, ids in waiting for client in ids} | missing)
     return Replies({cluster: Sum.of(parts[cluster]) for cluster in sorted(parts)}, fed.missing)
 
 
@@ -150,26 +155,23 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
     that have given nothing in 20 attempts are left out of the run. Raises FedkinError if fewer than three in a group,
     or than `min_clients`, would remain.
     """
-    waiting, attempt, missing = dict(enumerate(groups_of(fed.present))), 0, dict[int, str]()
-    sums: list[Sum] = []
+    waiting, sums = groups_of(fed.present), list[Sum]()
     while waiting:
-        if attempt == MAX_ATTEMPTS:
-            lost = direct_failures(missing)
-            smallest = min(len(set(clients) - lost.keys()) for clients in waiting.values())
-            if not lost or smallest < MIN_CLIENTS or len(fed.present) - len(lost) < fed.min_clients:
-                reasons = lost or missing or dict.fromkeys(fed.present, _TOO_FEW)
-                silent = listing([f"client {client}: {reason}" for client, reason in reasons.items()])
-                raise FedkinError(f"A sum over all clients failed {attempt} times ({silent}); too few clients remain.")
-            fed.drop(lost)
-            attempt = 0
-        if attempt:
-            fed.pause(attempt)
-        present = set(fed.present)
-        group_of = {client: group for group, clients in waiting.items() for client in clients if client in present}
-        replies = summed(fed, task, dict.fromkeys(group_of, payload), terms, group_of, attempts=1, complete=True)
+        group_of = {client: group for group, clients in enumerate(waiting) for client in clients}
+        payloads = dict.fromkeys(group_of, payload)
+        replies = summed(fed, task, payloads, terms, group_of, MAX_ATTEMPTS, complete=True)
         sums += replies.values()
-        waiting = {group: clients for group, clients in waiting.items() if group not in replies}
-        missing, attempt = replies.missing, attempt + 1
+        waiting = [clients for group, clients in enumerate(waiting) if group not in replies]
+        lost = direct_failures(replies.missing)
+        waiting = [[client for client in clients if client not in lost] for clients in waiting]
+        if not waiting:
+            break
+        smallest = min(map(len, waiting))
+        if not lost or smallest < MIN_CLIENTS or len(fed.present) - len(lost) < fed.min_clients:
+            reasons = (lost or replies.missing).items()
+            silent = listing([f"client {client}: {reason}" for client, reason in reasons])
+            raise FedkinError(f"A sum over all clients failed {MAX_ATTEMPTS} times ({silent}); too few clients remain.")
+        fed.drop(lost)
     return Sum.of(sums).totals
 
 
@@ -205,12 +207,7 @@ class SumAttempt:
     @classmethod
     def begin(cls, fed: Federation, clients: list[int], complete: bool) -> SumAttempt:
         """Return an attempt at a new sum over clients, all of whom must stay if it is to be `complete`."""
-        # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
-        tag = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG)
-        group: Payload = {"ids": clients, "keys": torch.stack([fed.keys[i] for i in clients]), "tag": tag}
-        if fed.signed:
-            group["signed"] = [fed.signed.get(client, {"signer": "", "signature": ""}) for client in clients]
-        return cls(clients, group, len(clients) if complete else masks.threshold(len(clients)))
+        return cls(clients, group_request(fed, clients), len(clients) if complete else masks.threshold(len(clients)))
 
     @property
     def dropped(self) -> list[int]:
@@ -341,7 +338,7 @@ def _carry_out(
     requests = (attempt.requests(task, payloads, terms) for attempt in attempts)
     lose(exchange(client_tasks.masked, requests, SumAttempt.take_masked))
     for attempt in attempts:
-        attempt.lost |= _settled(attempt.disputes, len(attempt.publics))
+        attempt.lost |= _settled(attempt.disputes)
     silent: dict[int, str] = {}
     for time in range(_TIMES):
         reveals = [attempt.reveals() for attempt in attempts]
@@ -360,29 +357,34 @@ def ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
     replies = fed.stream(client_tasks.send_key, {client: {} for client in unknown}, {"key": (KEY,)})
     for client, reply in replies:
         if masks.is_key(content(reply["key"])):
-            fed.keys[client] = reply["key"]
-            fed.signed.pop(client, None)
-            if "signer" in reply and "signature" in reply:
-                fed.signed[client] = {part: reply[part] for part in ("signer", "signature")}
+            fed.keys[client] = {part: reply[part] for part in ("key", *_SIGNED) if part in reply}
     return {client: replies.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
 
 
-def _settled(disputes: Mapping[int, Sequence[int]], clients: int) -> dict[int, str]:
+def group_request(fed: Federation, clients: Sequence[int]) -> Payload:
+    """Return what all requests to a group hold, see `client_tasks.GROUP`: its clients' keys, and a new tag."""
+    # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
+    tag, keys = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG), [fed.keys[i] for i in clients]
+    group: Payload = {"ids": list(clients), "keys": torch.stack([key["key"] for key in keys]), "tag": tag}
+    if any("signer" in key for key in keys):
+        group["signed"] = [{part: key.get(part, "") for part in _SIGNED} for key in keys]
+    return group
+
+
+def _settled(disputes: Mapping[int, Sequence[int]]) -> dict[int, str]:
     """Return the clients to leave out, and why, where holders cannot decrypt shares from dealers.
 
-    Nobody can say which of two lies. Who disagrees with more than a third of all, of whom fewer than a third lie, is
-    wrong; of all others that disagree both are left out of the sum.
+    Nobody can say which of two lies, so that both go; but who disagrees with many goes first, alone.
     """
-    pairs = {(holder, dealer) for holder, dealers in disputes.items() for dealer in dealers}
     opponents: dict[int, set[int]] = {}
-    for holder, dealer in pairs:
+    for holder, dealer in ((holder, dealer) for holder, dealers in disputes.items() for dealer in dealers):
         opponents.setdefault(holder, set()).add(dealer)
         opponents.setdefault(dealer, set()).add(holder)
-    wrong = {client for client, against in opponents.items() if 3 * len(against) > clients}
-    both = {client for pair in pairs if not wrong & set(pair) for client in pair}
+    most = max(map(len, opponents.values()), default=0)
     return {
-        client: f"the shares between it and client {', '.join(map(str, sorted(opponents[client])))} do not open"
-        for client in sorted(wrong | both)
+        client: f"the shares between it and client {', '.join(map(str, sorted(against)))} do not open"
+        for client, against in sorted(opponents.items())
+        if len(against) == most
     }
 
 
@@ -444,7 +446,7 @@ class ClientSums:
         """Add up replies by group, in the fixed point of secure sums; a pool of clients counts to that of its first."""
         sizes, totals = Counter(group_of.values()), dict[int, Integers]()
         replied: dict[int, list[int]] = {group: [] for group in sizes}
-        waiting = sorted(group_of)
+        waiting, reasons = sorted(group_of), dict[int, str]()
         for time in range(_TIMES):
             if time:
                 self.fed.pause(time)
@@ -459,14 +461,16 @@ class ClientSums:
                     if len(clients) > 1:
                         apart += clients  # only some of them have numbers that are too large
                     else:
-                        self.missing[clients[0]] = str(error)
+                        reasons[clients[0]] = str(error)
                 else:
                     totals[group] = totals[group] + values if group in totals else values
                     replied[group] += clients
-            self.missing.update(direct_failures(replies.missing))
+            reasons |= replies.missing
             waiting = sorted([*replies.missing, *apart])
             if not waiting:
                 break
+        taken = {client for clients in replied.values() for client in clients}
+        self.missing.update({i: reason for i, reason in direct_failures(reasons).items() if i not in taken})
         return {group: Sum(replied[group], total[None], terms) for group, total in totals.items()}
 
 
