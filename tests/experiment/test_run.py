@@ -246,7 +246,7 @@ def test_the_bar_shows_each_step_and_warnings(capsys: pytest.CaptureFixture[str]
         (["Ulm", "ulm"], ["client-0", "client-1"]),
         (["..", "client-1"], ["client-0", "client-1"]),
         (["a" * 300, "é" * 130], ["client-0", "client-1"]),
-        (["\u00e9", "e\u0301"], ["client-0", "client-1"]),
+        (["\u00e9", "e\u0301"], ["\u00e9", "client-1"]),
     ],
 )
 def test_files_of_labels_are_called_after_what_the_data_came_from(names, expected):

@@ -51,11 +51,6 @@ class Array:
     minimum: float = -MAX_NUMBER
     maximum: float = MAX_NUMBER
 
-    @property
-    def is_ranged(self) -> bool:
-        """Whether numbers are looked at."""
-        return self.dtype not in (None, torch.uint8) and self.maximum < inf
-
     def objection(self, value: Any, lengths: dict[str, int] | None = None) -> str | None:
         """Return why a value is not such a tensor, or ``None``; `lengths` has the values of named sizes."""
         if not isinstance(value, Tensor):
@@ -64,7 +59,7 @@ class Array:
             return f"has shape {tuple(value.shape)} where {self.shape} was expected"
         if self.dtype is not None and value.dtype != self.dtype:
             return f"is of {value.dtype} where {self.dtype} was expected"
-        if not value.numel() or not self.is_ranged:
+        if not value.numel() or self.dtype in (None, torch.uint8) or self.maximum == inf:
             return None
         lowest, highest = extremes(value)
         if self.minimum <= lowest and highest <= self.maximum:

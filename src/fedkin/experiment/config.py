@@ -31,7 +31,7 @@ from pydantic import (
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from fedkin.core.client import SampleEncoder
-from fedkin.core.errors import FedkinError, listing, refuse, toml_text
+from fedkin.core.errors import FedkinError, refuse, toml_text
 from fedkin.core.files import read_tables
 from fedkin.core.method import Method, allowed_for_sums, display_name, options_of, validation_sentence
 from fedkin.data.names import files_of_clients
@@ -314,12 +314,6 @@ class Config:
         Raises FedkinError if the data are refused, or a client that is to be forgotten does not exist.
         """
         clients: Population = self.scenario.build(self.data_seed)
-        if self.simulation.scenario != "files" and (names := files_of_clients(self.data.source)):
-            note = (
-                f"{listing([repr(name) for name in names], 5)} of '{self.data.source}' are read as one data set, which "
-                "is dealt out over clients; if each is a client, give --scenario files."
-            )
-            clients = replace(clients, notes=(*clients.notes, note))
         return clients.forgetting(self.federation.forgotten).without(self.simulation.absent, self.data_seed)
 
     def to_toml(self) -> str:

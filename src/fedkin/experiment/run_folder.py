@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -339,8 +338,7 @@ def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     It is ``labels/client-3.csv`` if clients have no names, or where this one's makes no file name that every system
     holds and no other client has.
     """
-    # Composed letters, for macOS has files' names decomposed, and two names may differ in nothing else.
-    short = [unicodedata.normalize("NFC", name) for name in short_names(names)]
+    short = short_names(names)
     stem = short[client] if client < len(short) else ""
     taken = Counter(map(str.casefold, short))  # file systems of Windows and macOS do not tell cases apart
     is_plain = _PLAIN.fullmatch(stem) and taken[stem.casefold()] == 1

@@ -27,7 +27,7 @@ simulations it follows from the run's seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from scipy.special import log_ndtr
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.seeds import ClientNoise, Noise, bisect_upwards, integers_below
+from fedkin.core.seeds import ClientNoise, Noise, integers_below
 
 Integers = NDArray[np.int64]
 
@@ -62,7 +62,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise FedkinError(f"Epsilon {epsilon} must be above 0 and finite for Gaussian noise.")
     if not 0.0 < delta < 1.0:
         raise FedkinError(f"Delta {delta} must be above 0 and below 1; Gaussian noise does not allow 0.")
-    return bisect_upwards(lambda mu: gaussian_delta(epsilon, mu) > delta)[0]
+    return _bisected(lambda mu: gaussian_delta(epsilon, mu) > delta)[0]
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -72,7 +72,18 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    return bisect_upwards(lambda epsilon: gaussian_delta(epsilon, mu) <= delta)[1]
+    return _bisected(lambda epsilon: gaussian_delta(epsilon, mu) <= delta)[1]
+
+
+def _bisected(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Return the last number that fails and the first that holds, of a condition that does from a number above 0 on."""
+    low, high = 0.0, 1.0
+    while not holds(high):
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 def add_noise(
