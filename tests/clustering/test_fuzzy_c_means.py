@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -41,6 +41,7 @@ def test_the_same_as_scikit_fuzzy(fuzziness):
 
 
 @given(SEEDS, FUZZINESS, st.integers(1, 30), st.integers(1, 5), st.sampled_from([1, 7, 100]))
+@settings(max_examples=25)
 def test_memberships_sum_to_one_and_do_not_depend_on_chunks(seed, fuzziness, n, k, chunk):
     rng = generator(seed)
     points, centres = torch.randn(n, 3, generator=rng), torch.randn(k, 3, generator=rng)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fedkin.methods.clients.embedding.embedding import privacy_note
+from fedkin.methods.clients.embedding import privacy_note
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 

@@ -64,9 +64,7 @@ def _halved(points: Tensor, minimum: int) -> Tensor:
 
 
 def _leading_order(points: Tensor, minimum: int) -> tuple[Tensor, int]:
-    """Sort points along their principal direction, and return the order and the size of the first half at the best cut.
-
-    The best cut leaves the least scatter in the halves.
+    """Return points' order along their principal direction, and the size of the first half that leaves least scatter.
 
     The size is 0 if there are too few points for two halves, or all are the same.
     """
@@ -124,10 +122,7 @@ def merged(points: Tensor, labels: Tensor, minimum: int) -> Summary:
         counts[nearest] += counts[smallest]
         alive[smallest] = False
         target[target == smallest] = nearest
-    kept = alive.nonzero()[:, 0]
-    renumbered = torch.zeros(len(counts), dtype=torch.int64)
-    renumbered[kept] = torch.arange(len(kept))
-    return Summary(sums[kept] / counts[kept, None], counts[kept], renumbered[target][labels])
+    return Summary((sums / counts[:, None])[alive], counts[alive], target[labels].unique(return_inverse=True)[1])
 
 
 def merged_nodes(centroids: Tensor, counts: Tensor, maximum: int, rng: torch.Generator) -> Summary:

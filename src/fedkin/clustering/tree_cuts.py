@@ -216,10 +216,7 @@ def _searched(x: Any, tree: Floats, min_size: int) -> Integers:
 
 
 def _search_thresholds(value: Callable[[float], float]) -> None:
-    """Try the thresholds from 1 to 100 that the authors' code tries to maximise `value`, in order.
-
-    30 are sampled with a fixed seed, 5 chosen by the upper confidence bound of a Gaussian process.
-    """
+    """Try the thresholds from 1 to 100 that the authors' code tries: 30 by a fixed seed, 5 by a Gaussian process."""
     random = np.random.RandomState(1)
     tried = [float(threshold) for threshold in random.uniform(1.0, 100.0, 30)]
     values = [value(threshold) for threshold in tried]

@@ -60,7 +60,7 @@ _CLIENTS = {
     "pacfl": ("pacfl:PACFLMethod", "Clusters clients before training, by angles between their data; fedkin's form."),
     "feddag": ("feddag:FedDAGMethod", "Clusters clients once, by data and updates; clusters learn from each other."),
     "embedding": (
-        "embedding.embedding:EmbeddingMethod",
+        "embedding:EmbeddingMethod",
         "Clusters clients by a few private bits each, once; fedkin's form.",
     ),
     "flux": ("flux:FLUXMethod", "Clusters clients once, by moments of their data; finds how many; fedkin's form."),

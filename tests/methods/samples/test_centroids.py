@@ -137,7 +137,7 @@ def test_forgetting_leaves_the_distribution_of_a_run_without_the_samples():
     without, afterwards = Counter(), Counter()
     rng = generator(1)
     present = torch.tensor([True, True, True, False, True])
-    for _ in range(3000):
+    for _ in range(1000):
         without[tuple(drawn_rows(points[None], present[None], 2, [rng])[0].tolist())] += 1
         client = Client(0, points, rng=rng)
         draw_centroids.run([client], [HOW | {"local_clusters": 2}])

@@ -209,12 +209,11 @@ class PointsState(CentroidState):
     owners: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
 
-@dataclass(frozen=True)
-class PointsMethod(CentroidMethod):
-    """Base of methods with one exchange of ``centres`` and ``sizes``, which a `PointsState` keeps."""
+class KeepsPoints:
+    """What a `CentroidMethod` does with one exchange of ``centres`` and ``sizes``, which a `PointsState` keeps."""
 
     def round_of_points(
-        self, fed: Federation, state: Any, task: Task, payload: Payload, cluster: Callable[[Any], dict[str, Any]]
+        self: Any, fed: Federation, state: Any, task: Task, payload: Payload, cluster: Callable[[Any], dict[str, Any]]
     ) -> tuple[Any, Record]:
         """Do `one_round`, where `cluster` takes a state that has the points.
 

@@ -22,7 +22,8 @@ from fedkin.core.replies import MANY, counts_to, int64, is_name, reals
 from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
-    PointsMethod,
+    CentroidMethod,
+    KeepsPoints,
     PointsState,
     features_of,
     scaled_like_features,
@@ -38,7 +39,7 @@ class KFedState(PointsState):
 
 
 @dataclass(frozen=True)
-class KFedMethod(PointsMethod):
+class KFedMethod(KeepsPoints, CentroidMethod):
     """k-FED: one-shot federated k-means of the clients' local centres.
 
     Attributes
@@ -57,7 +58,7 @@ class KFedMethod(PointsMethod):
     max_iter: Literal[1] | None = None
     assign: Literal["nearest", "induced"] = "nearest"
 
-    traits = PointsMethod.traits.replace(cost="cheap", paper={"assign": "induced", "max_iter": 1})
+    traits = CentroidMethod.traits.replace(cost="cheap", paper={"assign": "induced", "max_iter": 1})
     state_type: ClassVar[type[State]] = KFedState
 
     def step(self, fed: Federation, state: KFedState) -> tuple[KFedState, Record]:

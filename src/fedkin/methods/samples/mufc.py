@@ -23,7 +23,8 @@ from fedkin.core.method import Count
 from fedkin.core.replies import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
-    PointsMethod,
+    CentroidMethod,
+    KeepsPoints,
     PointsState,
     assign_to_centroids,
     features_of,
@@ -89,7 +90,7 @@ class MUFCState(PointsState):
 
 
 @dataclass(frozen=True)
-class MUFCMethod(PointsMethod):
+class MUFCMethod(KeepsPoints, CentroidMethod):
     """One-shot k-means of the clients' rounded k-means++ seeds, which supports unlearning.
 
     Attributes
@@ -104,7 +105,7 @@ class MUFCMethod(PointsMethod):
     grid: Annotated[float, Ge(0)] = 0.05
 
     state_type: ClassVar[type[State]] = MUFCState
-    traits = PointsMethod.traits.replace(cost="cheap")
+    traits = CentroidMethod.traits.replace(cost="cheap")
     assign_task: ClassVar[Task] = assign_remaining
 
     def payload(self, state: MUFCState) -> Payload:

@@ -11,7 +11,8 @@ import pictures
 import planted
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.embedding.class_sums import (
+from fedkin.methods.clients.embedding import EmbeddingMethod
+from fedkin.methods.clients.embedding_sums import (
     COUNTED,
     SENSITIVITY,
     ClassMeans,
@@ -22,7 +23,6 @@ from fedkin.methods.clients.embedding.class_sums import (
     find_centre,
     send_code_total,
 )
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.budget import SPENT
 from fedkin.privacy.gaussian import gaussian_delta, gaussian_mu

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import pictures
 import planted
 from fedkin.core import Client
-from fedkin.methods.clients.embedding import embedding
-from fedkin.methods.clients.embedding import embedding as tasks
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
+from fedkin.methods.clients import embedding
+from fedkin.methods.clients import embedding as tasks
+from fedkin.methods.clients.embedding import EmbeddingMethod
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.privacy.randomised_response import unpacked
 

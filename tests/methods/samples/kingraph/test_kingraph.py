@@ -164,7 +164,6 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
     everyone, own = found(), found(broadcast_nodes=False)
     assert everyone[0] > own[0] + 0.02
     assert everyone[1] > own[1]
-    assert all(map(torch.equal, everyone[2], found(broadcast_nodes=True)[2]))
     monkeypatch.setattr("fedkin.methods.samples.kingraph.kingraph.MAX_BROADCAST", 50)
     assert all(map(torch.equal, own[2], found()[2]))
 

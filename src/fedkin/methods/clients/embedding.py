@@ -3,7 +3,7 @@
 A client encodes its samples, takes the mean code of every class, rounds it to bits and flips each with a certain
 probability. The server clusters these messages before any model of a cluster is trained.
 
-With ``message="sums"``, which is not from the paper, it sends noisy sums of its classes' codes: see `class_sums`.
+With ``message="sums"``, which is not from the paper, it sends noisy sums of its classes' codes: see `embedding_sums`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_flag, uint8, updates, within
-from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction, Trained, round_record
-from fedkin.methods.clients.embedding.class_sums import (
+from fedkin.methods.clients.client_method import ClientMethodState, Trained, round_record
+from fedkin.methods.clients.embedding_sums import (
     EPSILON,
     ClassMeans,
     ask_class_sums,
@@ -87,13 +87,9 @@ class EmbeddingMethod(OneShotMethod):
     ----------
     encoder : str or None
         File of a pre-trained encoder, see `fedkin pretrain`. Without one, the clients train it.
-    autoencoder : str
-        The architecture that clients train without a file; "auto" is the convolutional one for images with colour.
     pretraining_rounds : int or None
         Rounds in which clients train the encoder; by default 10 without a file and 0 with one. With a file and some
-        rounds, it is adapted to the clients (section VII).
-    pretraining_participation : float
-        Fraction of the clients in each of these rounds (authors' code for MNIST: 0.5).
+        rounds, it is adapted to the clients (section VII). Half of the clients take part in each.
     pretraining_epochs : int
         Passes of a client over its data in such a round, in batches of `batch_size` (authors' code for MNIST: 3).
     pretraining_steps : int
@@ -118,9 +114,7 @@ class EmbeddingMethod(OneShotMethod):
     """
 
     encoder: str | None = None
-    autoencoder: str = "auto"
     pretraining_rounds: Annotated[int, Ge(0)] | None = None
-    pretraining_participation: PositiveFraction = 0.5
     pretraining_epochs: Count = 3
     pretraining_steps: Count = 57
     message: Literal["bits", "sums"] = "bits"
@@ -144,16 +138,14 @@ class EmbeddingMethod(OneShotMethod):
         """Return the first state: the classifier, and the encoder from the file or a new one."""
         state: EmbeddingState = super().init(fed)
         shape = tuple(state.module["shape"])
-        pretrained = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
-        encoder = pretrained.fitted_to(shape, self.encoder or self.autoencoder)
-        return replace(state, encoder=encoder.spec(), vector=pretrained.vector, segments=state.module["classes"])
-
-    def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
-        """Return an untrained encoder for the clients' data."""
-        in_unit = all(reply["unit"] for reply in fed.ask_until_all_reply(send_range, {}).values())
-        name = choose_autoencoder(shape) if self.autoencoder == "auto" else self.autoencoder
-        encoder = Encoder.of({"name": name, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
-        return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
+        if self.encoder:
+            pretrained = Pretrained.load(Path(self.encoder))
+            encoder, vector = pretrained.fitted_to(shape, self.encoder), pretrained.vector
+        else:
+            output = "sigmoid" if all(fed.ask_until_all_reply(send_range, {}).each("unit")) else "linear"
+            encoder = Encoder.of({"name": choose_autoencoder(shape), "shape": shape, "output": output})
+            vector = encoder.initial(fed.rng("encoder"))
+        return replace(state, encoder=encoder.spec(), vector=vector, segments=state.module["classes"])
 
     def step(self, fed: Federation, state: Any) -> tuple[EmbeddingState, Record]:
         """Do a round of pre-training while any is left, then proceed as `OneShotMethod.step`."""
@@ -172,11 +164,11 @@ class EmbeddingMethod(OneShotMethod):
 
     def _pretrain(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
         """Do one round of federated averaging of the autoencoder."""
-        # The learning rate of the authors' code for MNIST.
+        # The learning rate of the authors' code for MNIST, and its half of the clients.
         training = LocalTraining(self.pretraining_epochs, None, self.batch_size, "adam", learning_rate=1e-3)
         encoder = {"encoder": state.encoder, "vector": state.vector}
         payload = {**encoder, "training": asdict(training), "steps": self.pretraining_steps}
-        payloads = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
+        payloads = dict.fromkeys(self.participants(fed, state, 0.5), payload)
         means = self.means_of(1, len(state.vector))
         trained = self.add_each(means, fed.stream(train_encoder, payloads, {"update": (len(state.vector),)}))
         answered = Trained(trained.answered, loss=None, missing=trained.missing)
