@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.clustering.micro_clusters import merged_nodes, summarise
@@ -67,6 +67,7 @@ def test_each_is_the_mean_of_its_members_and_none_is_too_small(clusters: int, le
         torch.testing.assert_close(centroid, x[found.labels == i].mean(0), atol=1e-5, rtol=1e-4)
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 6), st.integers(0, 1000))
 def test_whitening_makes_neighbours_differ_alike_in_all_directions(d: int, seed: int):
     root = torch.randn(d, d, generator=generator(seed), dtype=torch.float64) + 3 * torch.eye(d, dtype=torch.float64)

@@ -167,10 +167,7 @@ def centroids_of(state: AFCLState) -> Tensor:
 
 
 def _balanced(times: Mapping[str, int], answered: Sequence[str]) -> dict[str, float]:
-    """Return the weight of each client's means: lower for frequent clients; rare clients' last means are used again.
-
-    `times` are the numbers of rounds in which each client's means have moved seeds.
-    """
+    """Return the weight of each client's means, by rounds in which they moved seeds: rare clients' are used again."""
     so_far = {**times, **{name: times.get(name, 0) + 1 for name in answered}}
     total = max(1, sum(so_far.values()))
     shares = {name: 1 / (1 + count / total) for name, count in so_far.items()}

@@ -125,10 +125,7 @@ class FFCMMethod(CentroidMethod):
     def _aggregated(
         self, fed: Federation, state: FFCMState, payload: Payload
     ) -> tuple[list[int], dict[int, str], Tensor]:
-        """Ask clients for centres; return who replied and who did not, and the new centres.
-
-        The new centres ``(k, width)`` are in the order of the previous ones if there are any.
-        """
+        """Ask clients for centres; return who replied and who did not, and new centres, in the order of any before."""
         before = state.centroids
         if fed.secure_sums:
             check_enough(len(fed.present))

@@ -45,7 +45,7 @@ _POINTS: Expected = {"centres": reals("points", None), "sizes": int64("points"),
 @block_task(takes=_HOW, holds=_POINTS, sends="Groups of rows: their size, and one of their rows, rounded")
 def draw_centroids(block: Block, payload: Payload) -> Payload:
     """Send rounded ``centres`` ``(m, width)`` and their clusters' ``sizes``; the client keeps the centres' rows."""
-    return _drawn(block, payload, torch.ones(len(block), block.size, dtype=torch.uint8), [], draws=True)
+    return _drawn(block, payload, torch.ones(len(block), block.size, dtype=torch.uint8), [])
 
 
 @client_task(
@@ -68,7 +68,7 @@ def forget(client: Client, payload: Payload) -> Payload:
     drawn = client.state[_ROWS].tolist()
     removed = [place for place, row in enumerate(drawn) if not present[row]]
     kept = drawn[: removed[0]] if removed else drawn
-    return single(_drawn(Block.of(client), payload, present[None], kept, draws=bool(removed)), 0)
+    return single(_drawn(Block.of(client), payload, present[None], kept), 0)
 
 
 # Clients of one array forget nothing.
@@ -163,23 +163,16 @@ class MUFCMethod(KeepsPoints, CentroidMethod):
         return scaled_like_features(features, found.centres)
 
 
-def _drawn(block: Block, payload: Payload, present: Tensor, kept: Sequence[int], draws: bool) -> Payload:
-    """Return replies with centroids that begin with the rows `kept`; further ones are drawn only if `draws`.
-
-    They are drawn of the rows that are `present`, uint8 ``(clients, n)``.
-    """
+def _drawn(block: Block, payload: Payload, present: Tensor, kept: Sequence[int]) -> Payload:
+    """Return replies with centroids that begin with the rows `kept`; others are drawn of those `present`, uint8."""
     points, grid = features_of(block, payload["features"]), payload["grid"]
-    rows = torch.tensor([kept], dtype=torch.int64)
-    if draws:
-        rows = drawn_rows(points, present.bool(), payload["local_clusters"], block.rngs(), kept)
+    rows = drawn_rows(points, present.bool(), payload["local_clusters"], block.rngs(), kept)
     drawn = rows >= 0
     if block.client is not None:  # those of one array forget nothing
         block.client.state |= {_PRESENT: present[0], _ROWS: rows[drawn]}
     centres = points.gather(1, rows.clamp_min(0)[..., None].expand(-1, -1, points.shape[2]))
     distances = pairwise_distances(points, centres) + torch.where(drawn, 0.0, torch.inf)[:, None]
-    sizes = torch.zeros(rows.shape, dtype=torch.int64)
-    if rows.shape[1]:
-        sizes.scatter_add_(1, distances.argmin(2), present.long())
+    sizes = torch.zeros(rows.shape, dtype=torch.int64).scatter_add_(1, distances.argmin(2), present.long())
     rounded = (centres / grid).round() * grid if grid > 0 else centres
     parts = {"centres": PerClient.where(rounded, drawn), "sizes": PerClient.where(sizes, drawn)}
     return {**parts, "kept": len(kept)}
