@@ -80,7 +80,7 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
 
     def exchange(place: torch.device, some: int = clients) -> Callable[[], object]:
         with on(place):
-            fed = LocalFederation(synthetic_clients(clients, samples, 784)[:some])
+            fed = LocalFederation(synthetic_clients(clients, samples, 784)[:some], device=place)
         return lambda: fed.ask(tasks.train_clusters, fed.all(**payload))
 
     def plain(some: int) -> None:
@@ -148,7 +148,7 @@ def steps_of(method: Method[Any], clients: list[Client]) -> Callable[..., Callab
 
     def work(place: torch.device, some: int = len(clients)) -> Callable[[], object]:
         with on(place):
-            fed = LocalFederation(clients[:some])
+            fed = LocalFederation(clients[:some], device=place)
         state = method.init(fed)
 
         def step() -> None:

@@ -39,7 +39,7 @@ import torch
 
 from fedkin.core import Client, client_task
 from fedkin.core.client_array import ClientArray
-from fedkin.core.replies import doubles
+from fedkin.core.payload import doubles
 from fedkin.core.runner import Runner
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.registry import resolve

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedkin.core.replies import Array, ListOf, Nullable, Optional
+from fedkin.core.payload import Array, ListOf, Nullable, Optional
 
 
 def fits(value: Any, want: Any) -> bool:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fedkin.clustering.k_means import k_means, lloyd_of_sets
-from fedkin.clustering.nearest import distance_margin
+from fedkin.clustering.k_means import distance_margin, k_means, lloyd_of_sets
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedkin.clustering.k_means import nearest_centroids
 from fedkin.clustering.micro_clusters import merged_nodes, summarise
-from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.node_votes import counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
 

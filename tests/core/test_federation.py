@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, task
-from fedkin.core.payload import payload_bytes
-from fedkin.core.replies import Failure
+from fedkin.core.payload import Failure, payload_bytes
 from fedkin.engines.local import LocalFederation
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 import crossed
 from declared import fits
 from fedkin.core import Federation, Payload, Task
-from fedkin.core.replies import (
+from fedkin.core.payload import (
     Nullable,
     Optional,
     below,

@@ -9,7 +9,7 @@ import torch
 
 import hostile
 from fedkin.core import Client, FedkinError, Method, Payload, Record, State, Task, task
-from fedkin.core.replies import is_count
+from fedkin.core.payload import is_count
 from fedkin.core.runner import do_step
 from fedkin.engines.local import LocalFederation
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, Payload, client_task
-from fedkin.core.replies import is_count
+from fedkin.core.payload import is_count
 
 
 @client_task(takes={"more": is_count}, holds={"samples": is_count}, accounted=True)

@@ -17,7 +17,7 @@ from declared import fits
 from fedkin.core import FedkinError, Task
 from fedkin.core.client import Column, Kind, Table
 from fedkin.core.errors import RefusalError
-from fedkin.core.replies import failure_of
+from fedkin.core.payload import failure_of
 from fedkin.core.tasks import _TASKS
 from fedkin.data.columns import Schema, column_sums, columns_of, moments, shapes, table_columns
 from fedkin.data.encoding import Encoding, Mode

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import Client, task
-from fedkin.core.device import device, on
+from fedkin.core.device import device
 from fedkin.engines.local import LocalFederation, _Pace
 
 
@@ -49,8 +49,7 @@ def test_one_thread_goes_on_where_four_wait_for_each_other(together, threads):
 
 
 def test_tasks_compute_on_the_device_that_the_federation_was_made_on():
-    with on(torch.device("meta")):
-        fed = LocalFederation(clients(), workers=2)
+    fed = LocalFederation(clients(), workers=2, device=torch.device("meta"))
     places = [each.ask(place, each.all()) for each in (fed, LocalFederation(clients(), workers=2))]
     assert [{reply["device"] for reply in replies.values()} for replies in places] == [{"meta"}, {"cpu"}]
 

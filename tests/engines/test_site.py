@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedkin.core import FedkinError, task
 from fedkin.core.client import LASTING
 from fedkin.core.files import FileError
-from fedkin.core.replies import is_number
+from fedkin.core.payload import is_number
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import _TASKS, known_task, trusted_packages
 from fedkin.data.columns import shapes

@@ -15,7 +15,7 @@ from torch import nn
 
 import app_nodes
 from fedkin.core import FedkinError
-from fedkin.core.replies import failure_kind
+from fedkin.core.payload import failure_kind
 from fedkin.flower.array_layout import ArrayLayout, registered_model
 from fedkin.flower.grid_federation import exchange
 from fedkin.nn.modules import Classifier

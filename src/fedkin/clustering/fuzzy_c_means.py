@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkin.clustering.nearest import ROUNDING
+from fedkin.clustering.k_means import ROUNDING
 
 _CHUNK = 256
 """Points at a time: with 784 numbers each they stay in a core's cache between the two products of an iteration."""

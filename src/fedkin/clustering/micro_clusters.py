@@ -11,8 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from fedkin.clustering.k_means import weighted_lloyd
-from fedkin.clustering.nearest import nearest_centroids
+from fedkin.clustering.k_means import nearest_centroids, weighted_lloyd
 
 
 class Summary(NamedTuple):

@@ -30,10 +30,9 @@ from scipy.stats import norm
 from sklearn.cluster import HDBSCAN
 from torch import Tensor
 
-from fedkin.clustering.k_means import k_means
+from fedkin.clustering.k_means import k_means, nearest_centroids
 from fedkin.clustering.matching import renumbered
 from fedkin.clustering.micro_clusters import merged_nodes
-from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.node_links import (
     FEWEST_NEIGHBOURS,
     Floats,

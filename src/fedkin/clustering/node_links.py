@@ -17,8 +17,8 @@ from scipy import sparse
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
+from fedkin.clustering.k_means import PAIRS, nearest_neighbours
 from fedkin.clustering.matching import renumbered
-from fedkin.clustering.nearest import PAIRS, nearest_neighbours
 
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkin.clustering.nearest import distance_margin
+from fedkin.clustering.k_means import distance_margin
 
 _NEAR = 10
 """Nodes of a cluster that a point's distance from it is measured to; nearly all votes are for one cluster."""

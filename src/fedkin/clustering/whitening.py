@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from fedkin.clustering.nearest import nearest_neighbours
+from fedkin.clustering.k_means import nearest_neighbours
 
 _MAX_NEIGHBOURS = 15
 _QUERIES = 1_000

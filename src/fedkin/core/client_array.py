@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from itertools import chain, pairwise
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -356,10 +356,3 @@ def block_task(*, pools: bool = False, **declared: Any) -> Callable[[BlockFuncti
         return client_task(**declared, **functions)(wraps(run)(of_one))
 
     return registered
-
-
-def some_rows(sizes: Sequence[int], most: int) -> list[Tensor]:
-    """Return int64 rows of each client, as many clients as `sizes`: at most so many in all, evenly over all rows."""
-    rows = torch.linspace(0, sum(sizes) - 1, min(most, sum(sizes)), dtype=torch.float64).round().long()
-    ends = torch.tensor([0, *sizes]).cumsum(0)
-    return [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(ends)]

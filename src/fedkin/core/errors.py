@@ -34,7 +34,7 @@ class FedkinError(ValueError):
     """
 
     kind: ClassVar[Literal["failed", "refused"]] = "failed"
-    """What a client's error is to the server, see `fedkin.core.replies.Failure`."""
+    """What a client's error is to the server, see `fedkin.core.payload.Failure`."""
 
     def __init__(self, text: str, public: bool | str = False) -> None:
         super().__init__(text)

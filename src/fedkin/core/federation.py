@@ -12,8 +12,7 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
-from fedkin.core.payload import Payload, payload_bytes
-from fedkin.core.replies import Expected, Failure, failure_kind, lasts
+from fedkin.core.payload import Expected, Failure, Payload, failure_kind, lasts, payload_bytes
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import Task
 

@@ -21,7 +21,7 @@ from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, Federation
 from fedkin.core.method import Method, Record
-from fedkin.core.replies import lasts
+from fedkin.core.payload import lasts
 
 NUMBERS = "numbers"
 """In a result whose clusters have other numbers than the method's own: these, int64 ``(k,)``, by the method's."""

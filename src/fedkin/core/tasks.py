@@ -13,8 +13,7 @@ from typing import Any, Literal, overload
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, RefusalError, in_short
-from fedkin.core.payload import Payload, detached
-from fedkin.core.replies import Expected, Failure, objection, refusal
+from fedkin.core.payload import Expected, Failure, Payload, detached, objection, refusal
 
 _trusted: ContextVar[tuple[Sequence[str] | None, str, Callable[[Task], None]]]
 _trusted = ContextVar("trusted", default=(None, "", lambda task: None))
@@ -97,10 +96,10 @@ class Task:
         ``module.function``.
     run : callable
     takes : mapping or None
-        Specification of a payload, see `fedkin.core.replies`, checked at the client before the task runs; ``None`` if
+        Specification of a payload, see `fedkin.core.payload`, checked at the client before the task runs; ``None`` if
         it is not checked. A server may be of another version, broken, or worse, too.
     holds : mapping of str to shape or callable
-        Entries of a reply, some of them `fedkin.core.replies.Optional`; the caller may expect more.
+        Entries of a reply, some of them `fedkin.core.payload.Optional`; the caller may expect more.
     may_be_empty : bool
         Whether a reply may be empty, from a client that has nothing to send.
     moves_data : bool

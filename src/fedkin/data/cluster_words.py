@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
-from fedkin.core.replies import Expected, ListOf, counts_to, int64, is_text, uint8
+from fedkin.core.payload import Expected, ListOf, counts_to, int64, is_text, uint8
 from fedkin.data.columns import smallest_group
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content

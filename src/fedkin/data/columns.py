@@ -31,7 +31,7 @@ from fedkin.core.errors import (
     setting,
     unknown_name,
 )
-from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text, reals
+from fedkin.core.payload import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text, reals
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_ID
 from fedkin.data.tables import in_order
 from fedkin.secure_aggregation.client_tasks import Term

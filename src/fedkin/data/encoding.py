@@ -25,7 +25,7 @@ from torch import Tensor
 from fedkin.core import Federation
 from fedkin.core.client import MAX_CATEGORIES, MEASURED, Column, Table
 from fedkin.core.errors import FedkinError, listing, mid_sentence, option
-from fedkin.core.replies import MAX_NUMBER
+from fedkin.core.payload import MAX_NUMBER
 from fedkin.data.columns import (
     BINS,
     Ask,

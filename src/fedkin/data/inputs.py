@@ -24,7 +24,7 @@ from fedkin.core.client import Samples, Table
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import FedkinError, in_short, listing, option, refuse, setting
 from fedkin.core.method import Fraction
-from fedkin.core.replies import check_same_shape
+from fedkin.core.payload import check_same_shape
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells, check_labels
 from fedkin.data.names import KINDS, ending_of, expanded, files_in, files_of_clients

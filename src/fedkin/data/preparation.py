@@ -17,8 +17,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task, t
 from fedkin.core.client import MAX_CATEGORIES, Column, Table
 from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import RefusalError, listing, setting
-from fedkin.core.payload import from_bytes, owned, to_bytes
-from fedkin.core.replies import (
+from fedkin.core.payload import (
     Array,
     Expected,
     Failure,
@@ -27,11 +26,14 @@ from fedkin.core.replies import (
     Optional,
     common_shape,
     doubles,
+    from_bytes,
     is_count,
     is_text,
     objection,
     one_of,
+    owned,
     reals,
+    to_bytes,
 )
 from fedkin.data import checks
 from fedkin.data.columns import (

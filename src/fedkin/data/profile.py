@@ -22,7 +22,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, client_task
 from fedkin.core.client import Column
 from fedkin.core.errors import RefusalError
-from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, int64, is_text
+from fedkin.core.payload import MAX_COUNT, Expected, counts_to, doubles, int64, is_text
 from fedkin.core.runner import predicted_clusters
 from fedkin.core.seeds import Secret
 from fedkin.core.tasks import named_object

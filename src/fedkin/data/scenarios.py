@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, option
 from fedkin.core.method import Count, Fraction, Positive
-from fedkin.core.replies import check_same_shape
+from fedkin.core.payload import check_same_shape
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.data.checks import check_cells
 from fedkin.data.options import NO_OPTIONS, TableOptions

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from fedkin.core.client import Client, Column, Samples, Table, TextColumn
 from fedkin.core.errors import FedkinError, mid_sentence, no_column, option, refuse, setting
-from fedkin.core.replies import MAX_NUMBER
-from fedkin.data.names import KINDS, ending_of
+from fedkin.core.payload import MAX_NUMBER
+from fedkin.data.names import KINDS
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_LABELS, NO_OPTIONS, TableOptions
 
 if TYPE_CHECKING:
@@ -338,8 +338,8 @@ def _samples(cells: pd.Series, name: str, folder: Path, options: TableOptions) -
         return None
     texts = [composed(str(cell)).strip() if isinstance(cell, str | Path) else "" for cell in cells]
     filled = [text for text in texts if text]
-    kind = KINDS.get(ending_of(filled[0])) if filled else None
-    if kind and all(KINDS.get(ending_of(text)) == kind for text in filled) and (folder / filled[0]).is_file():
+    kind = KINDS.get(Path(filled[0]).suffix.lower()) if filled else None
+    if kind and all(KINDS.get(Path(text).suffix.lower()) == kind for text in filled) and (folder / filled[0]).is_file():
         return Samples(kind, [folder / text if text else "" for text in texts])
     if name not in options.text:
         if options.features or len(filled) < MIN_MEMBERS or len(set(filled)) < 0.9 * len(filled):

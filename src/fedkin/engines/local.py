@@ -24,10 +24,9 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
 from fedkin.core.client_array import ArrayReplies, Block, ClientArray, PerClient, single
-from fedkin.core.device import device, on
+from fedkin.core.device import on
 from fedkin.core.federation import Exchange, Replies, ReplyStream, Wanted
-from fedkin.core.payload import payload_bytes
-from fedkin.core.replies import Expected, Failure, extremes
+from fedkin.core.payload import Expected, Failure, extremes, payload_bytes
 from fedkin.core.seeds import derive_generator, derive_seeds
 from fedkin.core.tasks import BlockFunction, run_task
 from fedkin.secure_aggregation.sums import ClientSums
@@ -102,6 +101,8 @@ class LocalFederation(Federation):
         purpose; exchanges count from 1. For tests and studies.
     on_progress : callable, optional
         Called with (clients done, clients asked) during an exchange.
+    device : torch.device, optional
+        What tasks compute on; by default the processor.
     **common
         As of `Federation`.
     """
@@ -115,6 +116,7 @@ class LocalFederation(Federation):
         drop_rate: float = 0.0,
         failures: Iterable[tuple[int, int]] = (),
         on_progress: Callable[[int, int], None] | None = None,
+        device: torch.device | None = None,
         **common: Any,
     ) -> None:
         by_id = clients if isinstance(clients, ClientArray) else {client.id: client for client in clients}
@@ -122,7 +124,7 @@ class LocalFederation(Federation):
             raise ValueError("Two clients have the same id.")
         super().__init__(list(by_id), seed, **common)
         self.clients = by_id
-        self.device = device()
+        self.device = device or torch.device("cpu")
         self.chunk = chunk
         self.workers = workers or (cores() if self.device.type == "cpu" else min(cores(), 4))
         # One pool for all exchanges: new threads would fault all their memory in again.
@@ -167,7 +169,7 @@ class LocalFederation(Federation):
                 client.noise = client.rng
                 client.secret = partial(self._secret, i)
             spent = -time.thread_time()
-            with on(self.device):
+            with nullcontext() if self.device.type == "cpu" else on(self.device):
                 replies = run_task(task, members, [payloads[i] for i in ids])
             if isinstance(self.clients, ClientArray):
                 for client in members:
@@ -383,7 +385,7 @@ def _is_small(entry: Any) -> bool:
     if not isinstance(values, Tensor) or not values.is_floating_point() or not values.numel():
         return True
     lowest, highest = extremes(values)
-    return lowest >= -1e10 and highest <= 1e10  # the least bound of `fedkin.core.replies`; beyond, each is looked at
+    return lowest >= -1e10 and highest <= 1e10  # the least bound of `fedkin.core.payload`; beyond, each is looked at
 
 
 def _bytes_of(entries: Mapping[str, Any], clients: int) -> int:

@@ -24,8 +24,7 @@ from fedkin.core.client import LASTING, Samples, Table
 from fedkin.core.device import on
 from fedkin.core.errors import RefusalError, option
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
-from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
-from fedkin.core.replies import is_name
+from fedkin.core.payload import is_name, load_tree, owned, to_bytes, with_checksum
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.tasks import known_task, run_task, trusted_packages
 from fedkin.data.options import MIN_MEMBERS

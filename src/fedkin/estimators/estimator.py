@@ -147,6 +147,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     cluster_names_: dict[int, str]
     missing_: dict[str, str]
     n_clusters_: int
+    device: str | torch.device
     preparation_: Preparation
     result_: dict[str, Any]
     _clusters: ClassVar[Literal["samples", "clients"] | None] = None
@@ -195,8 +196,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         columns = {name: getattr(self, name) for name in _OF_TABLES} | {"ordinal": self.ordinal or {}}
         return TableOptions(**columns, encoder=encoder)
 
+    @property
+    def _device(self) -> torch.device | None:
+        """The device of a method that uses one."""
+        return device_named(str(self.device), "'device'") if self._method.traits.has_device else None
+
     def _on_device(self) -> AbstractContextManager[None]:
-        return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
+        return on(place) if (place := self._device) else nullcontext()
 
     @at_door(PYTHON)
     def _run(
@@ -217,7 +223,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         is_number = isinstance(self.random_state, int | np.integer)
         seed = int(self.random_state) if is_number else int(random.randint(2**31 - 1))
         with self._on_device(), one_thread(), _progress(self.verbose) as progress:
-            fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
+            fed = LocalFederation(clients, seed, on_progress=progress.part, names=names, device=self._device)
             table = self._table_options()
             preparation = prepare(fed, table.of(method), names)
             preparation = dataclasses.replace(preparation, files={"encoder": table.encoder})

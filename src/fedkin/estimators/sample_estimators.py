@@ -22,7 +22,7 @@ from torch import Tensor
 from fedkin.clustering.matching import table_of
 from fedkin.clustering.node_votes import counted
 from fedkin.core import Client, FedkinError, runner
-from fedkin.core.client_array import ClientArray, some_rows
+from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
 from fedkin.core.method import CanForget, Nodes
 from fedkin.core.runner import Callback
@@ -209,8 +209,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         self._number(labels, memberships, fed)
         taking_part = [client for client in clients if client.id not in absent and array is None]
         most = max(200, 8_000_000 // max(1, math.prod(self.preparation_.shape)))  # 32 MB, of images, too
-        rows = some_rows(list(map(len, taking_part)), min(MAX_POINTS, most))
-        self._mapped = [(client.id, taken, client.x[taken]) for client, taken in zip(taking_part, rows, strict=True)]
+        step = math.ceil(max(1, sum(map(len, taking_part))) / min(MAX_POINTS, most))
+        self._mapped = [(each.id, rows := torch.arange(0, len(each), step), each.x[rows]) for each in taking_part]
         # Empty cells of new rows are imputed by the clusters' means.
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)
@@ -501,7 +501,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             Client(each.id, self.preparation_.of(each), state=dict(private), table=each.table, samples=each.samples)
             for each, private in zip(population.clients, self._private, strict=True)
         ]
-        fed = LocalFederation(clients, self._run_seed, names=self.client_names_)
+        fed = LocalFederation(clients, self._run_seed, names=self.client_names_, device=self._device)
         # More exchanges than any request to forget makes are free for each, so that no client draws numbers twice.
         fed.exchange = 1000 * (len(self.certificates_) + 1)
         fed.leave(self._absent)

@@ -15,7 +15,7 @@ from typing import Any
 from fedkin.core import Task
 from fedkin.core.files import read_json
 from fedkin.core.method import SendsBits, allowed_for_sums
-from fedkin.core.replies import MAX_UPDATE, Array
+from fedkin.core.payload import MAX_UPDATE, Array
 from fedkin.core.tasks import known_task
 from fedkin.engines.site import SUMS
 from fedkin.experiment.config import Config

@@ -196,17 +196,23 @@ def local_federation(config: Config, clients: Sequence[Client], progress: Callba
     """Return these clients in this process, with what the configuration says of the engine."""
     chunk, workers = (None if each == "auto" else each for each in (config.device.chunk, config.device.workers))
     more |= {"drop_rate": config.simulation.drop_rate, "failures": config.simulation.failures}
+    more |= {"device": device_of(config)}
     return LocalFederation(clients, config.seed, chunk, workers, on_progress=progress.part, **more)
 
 
 def computing(config: Config) -> AbstractContextManager[None]:
-    """Have networks compute on the experiment's device; raise FedkinError if there is no such device."""
-    return on(device_named(config.device.name, "'device.name'"))
+    """Have networks compute on the experiment's device."""
+    return on(device_of(config))
+
+
+def device_of(config: Config) -> torch.device:
+    """Return the experiment's device; raise FedkinError if there is no such device."""
+    return device_named(config.device.name, "'device.name'")
 
 
 def check_machine(config: Config) -> None:
     """Check that the device and the engine of an experiment are available."""
-    device_named(config.device.name, "'device.name'")
+    device_of(config)
     if config.simulation.engine == "flower":
         require("Engine 'flower'", "flwr ray", "flower")
 

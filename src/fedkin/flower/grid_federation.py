@@ -19,8 +19,7 @@ from torch import Tensor
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.errors import listing
 from fedkin.core.method import Fraction
-from fedkin.core.payload import payload_bytes
-from fedkin.core.replies import Failure, failure_kind, is_name
+from fedkin.core.payload import Failure, failure_kind, is_name, payload_bytes
 from fedkin.engines.flower_engine.grid import NOWHERE
 from fedkin.engines.flower_engine.messages import Key, content, poll, push, read
 from fedkin.flower.array_layout import ArrayLayout

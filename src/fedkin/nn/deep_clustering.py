@@ -19,7 +19,7 @@ from torch.nn import functional
 from fedkin.clustering.k_means import k_means
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
-from fedkin.core.replies import Expected, is_shape
+from fedkin.core.payload import Expected, is_shape
 from fedkin.nn.descent import Adam, AdamMoments, LocalTraining, train_locally
 from fedkin.nn.encoder import OUTPUT, Autoencoding, Encoder, Output, last_layers
 from fedkin.nn.networks import UNITS, linear_layers

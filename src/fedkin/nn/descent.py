@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from fedkin.core.replies import MANY, Expected, Nullable, counts_to, one_of, positive, within
+from fedkin.core.payload import MANY, Expected, Nullable, counts_to, one_of, positive, within
 from fedkin.nn.resident import Architecture
 
 # Adam (Kingma and Ba 2015) as torch computes it, on flat vectors, with moments that can be kept between rounds.

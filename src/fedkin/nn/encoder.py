@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.core.payload import load_tree, save_tree
-from fedkin.core.replies import Expected, is_name, is_shape, one_of
+from fedkin.core.payload import Expected, is_name, is_shape, load_tree, one_of, save_tree
 from fedkin.nn.networks import linear_layers
 from fedkin.nn.resident import Architecture
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.replies import Expected, counts_to, is_shape
+from fedkin.core.payload import Expected, counts_to, is_shape
 from fedkin.nn.networks import UNITS, linear_layers
 from fedkin.nn.resident import Architecture
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from fedkin.core.replies import Expected, is_shape, within
+from fedkin.core.payload import Expected, is_shape, within
 from fedkin.nn.descent import AdamMoments
 from fedkin.nn.encoder import OUTPUT, Output, last_layers
 from fedkin.nn.networks import UNITS, normalised_layer, takes_convolutions

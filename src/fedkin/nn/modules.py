@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, unknown_name
-from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, is_name, is_shape
+from fedkin.core.payload import MAX_CLASSES, Expected, counts_to, is_name, is_shape
 from fedkin.core.tasks import named_object
 from fedkin.nn import networks
 from fedkin.nn.networks import resnet

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.replies import counts_to
+from fedkin.core.payload import counts_to
 
 # Layers that networks share.
 

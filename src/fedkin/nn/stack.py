@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fedkin.core.device import device
-from fedkin.core.replies import MANY, Expected, ListOf, counts_to, positive
+from fedkin.core.payload import MANY, Expected, ListOf, counts_to, positive
 from fedkin.nn.descent import adam_step
 from fedkin.nn.networks import UNITS
 from fedkin.nn.resident import ONE_AT_A_TIME, batch_lengths, stack_memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,6 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fedkin.core import Client
-from fedkin.core.client_array import some_rows
 from fedkin.core.method import Nodes
 from fedkin.data.population import Population, short_names
 from fedkin.report.figures import SampleMap
@@ -50,7 +50,7 @@ def map_of_samples(
     sizes = list(map(len, clients))
     if layout == "none" or not sum(sizes):
         return None
-    total, chosen = total or sum(sizes), list(zip(clients, some_rows(sizes, MAX_POINTS), strict=True))
+    total, chosen = total or sum(sizes), list(zip(clients, _some_rows(sizes), strict=True))
     x = torch.cat([client.x[taken] for client, taken in chosen])
     of_samples = method is not None and method.traits.clusters == "samples"
     points = (method.embed(result, x) if of_samples else x.flatten(1)).double().numpy()
@@ -74,6 +74,13 @@ def map_of_samples(
         ids=[str(row) for _, taken in chosen for row in taken.tolist()],
     )  # fmt: skip
     return view, points
+
+
+def _some_rows(sizes: Sequence[int]) -> list[Tensor]:
+    """Return int64 rows of each client, as many clients as `sizes`, evenly over all rows."""
+    rows = torch.linspace(0, sum(sizes) - 1, min(MAX_POINTS, sum(sizes)), dtype=torch.float64).round().long()
+    ends = torch.tensor([0, *sizes]).cumsum(0)
+    return [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(ends)]
 
 
 def map_of_nodes(nodes: Nodes, names: Sequence[str], layout: MapLayout) -> Drawn | None:

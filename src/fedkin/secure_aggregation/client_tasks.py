@@ -30,18 +30,20 @@ from torch import Tensor
 from fedkin.core.client import LASTING, Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import FileError
-from fedkin.core.payload import Payload, owned, to_bytes
-from fedkin.core.replies import (
+from fedkin.core.payload import (
     Array,
     Expected,
     ListOf,
     Nullable,
     Optional,
+    Payload,
     is_count,
     is_flag,
     is_name,
     is_shape,
     is_text,
+    owned,
+    to_bytes,
     uint8,
 )
 from fedkin.core.seeds import Secret

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, Federation, Replies
-from fedkin.core.payload import Payload
-from fedkin.core.replies import Failure, failure_kind, refusal
+from fedkin.core.payload import Failure, Payload, failure_kind, refusal
 from fedkin.core.tasks import Task
 from fedkin.secure_aggregation import client_tasks, masks
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, Term, values_of

@@ -15,8 +15,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedkin.core import Federation, FedkinError, Payload, Task
-from fedkin.core.payload import owned, to_bytes
-from fedkin.core.replies import Failure, is_name, is_text
+from fedkin.core.payload import Failure, is_name, is_text, owned, to_bytes
 from fedkin.engines.flower_engine import connected_nodes
 from fedkin.engines.flower_engine.messages import (
     HELLO,

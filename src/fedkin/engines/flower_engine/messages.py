@@ -17,8 +17,7 @@ from flwr.serverapp import Grid
 
 from fedkin.core import FedkinError, Payload
 from fedkin.core.files import FileError, room
-from fedkin.core.payload import from_bytes, to_bytes
-from fedkin.core.replies import Failure, failure_of
+from fedkin.core.payload import Failure, failure_of, from_bytes, to_bytes
 from fedkin.engines.site import Request, Site
 
 Key = TypeVar("Key", bound=Hashable)

@@ -18,7 +18,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.matching import matched_labels, renumbered
 from fedkin.core import Client, Federation, FedkinError, Payload, Record
 from fedkin.core.method import Count
-from fedkin.core.replies import Optional, int64, updates
+from fedkin.core.payload import Optional, int64, updates
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,

@@ -17,7 +17,7 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.errors import listing, option
 from fedkin.core.federation import Replies, ReplyStream
 from fedkin.core.method import Count, Positive, Traits, Values, display_name, refuse_unused

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record
-from fedkin.core.replies import updates, within
+from fedkin.core.payload import updates, within
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, NotNegative, round_record
 from fedkin.methods.clients.local_work import TRAINED, Training, training_of, training_task
 

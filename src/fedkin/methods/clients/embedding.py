@@ -23,7 +23,7 @@ from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
-from fedkin.core.replies import MANY, MAX_CLASSES, counts_to, is_flag, uint8, updates, within
+from fedkin.core.payload import MANY, MAX_CLASSES, counts_to, is_flag, uint8, updates, within
 from fedkin.methods.clients.client_method import ClientMethodState, Trained, round_record
 from fedkin.methods.clients.embedding_sums import (
     EPSILON,

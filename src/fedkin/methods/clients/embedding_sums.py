@@ -22,7 +22,7 @@ from fedkin.clustering.matching import renumbered
 from fedkin.clustering.tree_cuts import MARGIN, OWN_VARIANCE, Floats, Integers, divided, tree_splits, ward_tree
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
-from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates
+from fedkin.core.payload import MAX_CLASSES, Expected, counts_to, positive, reals, updates
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.local_work import labels_of
 from fedkin.nn.encoder import ENCODER, Encoder

@@ -19,7 +19,7 @@ from fedkin.clustering.from_distances import cut_tree
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
-from fedkin.core.replies import Array, Optional, counts_to, int64, reals, updates
+from fedkin.core.payload import Array, Optional, counts_to, int64, reals, updates
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, Trained
 from fedkin.methods.clients.local_work import (
     TRAINED,

@@ -19,7 +19,7 @@ from torch import Tensor
 from fedkin.clustering.from_distances import cut_tree
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.method import Count
-from fedkin.core.replies import Expected, candidates, is_amount, reals, updates, within
+from fedkin.core.payload import Expected, candidates, is_amount, reals, updates, within
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,

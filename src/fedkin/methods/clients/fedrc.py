@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.method import Count
-from fedkin.core.replies import Array, is_amount, is_number, updates
+from fedkin.core.payload import Array, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Trained, check_differ, round_record
 from fedkin.methods.clients.local_work import Training, labels_of, training_of, training_task
 from fedkin.nn.descent import LOCAL_TRAINING

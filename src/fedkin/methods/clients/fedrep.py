@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload
 from fedkin.core.federation import ReplyStream
 from fedkin.core.method import Count
-from fedkin.core.replies import MANY, counts_to
+from fedkin.core.payload import MANY, counts_to
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 from fedkin.methods.clients.local_work import Training, training_of, training_task
 from fedkin.nn.aggregation import Means

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedkin.clustering.k_means import kmeans_plusplus_seeds
+from fedkin.clustering.k_means import kmeans_plusplus_seeds, pairwise_distances
 from fedkin.clustering.matching import renumbered
-from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Trained, round_record

@@ -16,12 +16,12 @@ from annotated_types import Ge
 from sklearn.cluster import DBSCAN
 from torch import Tensor
 
+from fedkin.clustering.k_means import pairwise_distances
 from fedkin.clustering.matching import renumbered
-from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import Optional, one_of, reals, updates
+from fedkin.core.payload import Optional, one_of, reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, round_record
 from fedkin.methods.clients.local_work import labels_of
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, least_clients

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record, State, client_task
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Trained, round_record
 from fedkin.methods.clients.local_work import labels_of

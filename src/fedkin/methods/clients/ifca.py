@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.method import Count
-from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
+from fedkin.core.payload import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, check_differ, round_record
 from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
 from fedkin.nn.descent import LOCAL_TRAINING

@@ -22,7 +22,7 @@ from fedkin.clustering.matching import renumbered
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
-from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
+from fedkin.core.payload import MAX_CLASSES, counts_to, one_of, reals, within
 from fedkin.methods.clients.local_work import filling_of, means_by_class
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, task
-from fedkin.core.replies import Expected, is_amount, is_number, updates
+from fedkin.core.payload import Expected, is_amount, is_number, updates
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import Task
 from fedkin.nn.client_stack import Job, train_all

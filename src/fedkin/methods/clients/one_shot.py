@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypedDict
 import torch
 from torch import Tensor
 
-from fedkin.clustering.nearest import pairwise_distances
+from fedkin.clustering.k_means import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import display_name

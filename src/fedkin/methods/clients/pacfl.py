@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkin.clustering.from_distances import cut_tree
-from fedkin.clustering.nearest import PAIRS
+from fedkin.clustering.k_means import PAIRS
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
-from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
+from fedkin.core.payload import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.local_work import singular_vectors
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, distances_to_clusters

@@ -19,12 +19,11 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.metrics import davies_bouldin_score
 from torch import Tensor
 
-from fedkin.clustering.k_means import kmeans_plusplus_seeds
-from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
+from fedkin.clustering.k_means import kmeans_plusplus_seeds, nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count
-from fedkin.core.replies import MANY, Expected, counts_to, features, int64, is_name, reals
+from fedkin.core.payload import MANY, Expected, counts_to, features, int64, is_name, reals
 from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
     CentroidMethod,

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.nearest import distance_margin, nearest_centroids, pairwise_distances, share_margin
+from fedkin.clustering.k_means import distance_margin, nearest_centroids, pairwise_distances, share_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task, block_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
-from fedkin.core.replies import Expected, Optional, features, is_count, is_name, positive, reals
+from fedkin.core.payload import Expected, Optional, features, is_count, is_name, positive, reals
 from fedkin.features.extractors import cached_features, extract, is_encoder, width_of
 from fedkin.methods.samples.sample_method import SampleMethod, assigned, describe_clients, reasons, repeat_step
 

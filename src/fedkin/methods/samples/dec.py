@@ -14,11 +14,11 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.nearest import share_margin
+from fedkin.clustering.k_means import share_margin
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import is_count, positive, reals, updates
+from fedkin.core.payload import is_count, positive, reals, updates
 from fedkin.methods.samples.centroid_method import one_round, send_samples
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
 from fedkin.nn.deep_clustering import DeepClusters, DeepEmbeddedClustering

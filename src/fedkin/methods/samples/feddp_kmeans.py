@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task, block_task
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.client_array import Block
 from fedkin.core.method import Positive, ServerData, Values
 from fedkin.features.extractors import extract

@@ -16,10 +16,9 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means_of_sets, memberships_of_sets
-from fedkin.clustering.k_means import k_means, kmeans_plusplus_rows
-from fedkin.clustering.nearest import repeats
+from fedkin.clustering.k_means import k_means, kmeans_plusplus_rows, repeats
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, block_task, client_task
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.client_array import Block, PerClient
 from fedkin.core.method import Count, Positive
 from fedkin.core.seeds import draw_seed

@@ -12,13 +12,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.clustering.k_means import awasthi_sheffet_of_sets, farthest_points, k_means
-from fedkin.clustering.nearest import nearest_centroids
+from fedkin.clustering.k_means import awasthi_sheffet_of_sets, farthest_points, k_means, nearest_centroids
 from fedkin.core import Client, Federation, Payload, Record, State, block_task, client_task
 from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
-from fedkin.core.replies import MANY, counts_to, int64, is_name, reals
+from fedkin.core.payload import MANY, counts_to, int64, is_name, reals
 from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,

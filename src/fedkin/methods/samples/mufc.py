@@ -15,12 +15,11 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.k_means import k_means
-from fedkin.clustering.nearest import pairwise_distances
+from fedkin.clustering.k_means import k_means, pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, block_task, client_task
 from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.method import Count
-from fedkin.core.replies import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
+from fedkin.core.payload import MANY, Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,

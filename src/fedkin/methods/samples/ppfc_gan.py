@@ -17,10 +17,10 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.nearest import distance_margin, nearest_centroids, pairwise_distances
+from fedkin.clustering.k_means import distance_margin, nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, Task, client_task
 from fedkin.core.method import Count
-from fedkin.core.replies import is_count, reals, updates
+from fedkin.core.payload import is_count, reals, updates
 from fedkin.methods.samples.sample_method import assign_samples
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
 from fedkin.nn.deep_clustering import DEEP_ENCODER, DeepClustering, DeepEncoder

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core import FedkinError, Payload, block_task
 from fedkin.core.client_array import Block
-from fedkin.core.replies import Array, is_name, is_shape
+from fedkin.core.payload import Array, is_name, is_shape
 from fedkin.features.pca import lower_triangle
 
 

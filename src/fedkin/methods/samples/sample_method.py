@@ -14,7 +14,7 @@ from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Traits
-from fedkin.core.replies import common_shape, is_flag, is_shape
+from fedkin.core.payload import common_shape, is_flag, is_shape
 from fedkin.features.extractors import EMBEDDED, is_encoder
 
 FINAL_ATTEMPTS = 5

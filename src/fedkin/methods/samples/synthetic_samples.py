@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Positive, Values
-from fedkin.core.replies import MANY, Nullable, counts_to, features, is_count, is_number
+from fedkin.core.payload import MANY, Nullable, counts_to, features, is_count, is_number
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, describe_clients
 from fedkin.nn.encoder import Output
 from fedkin.nn.gan import BLUEPRINT, Adversaries, Blueprint

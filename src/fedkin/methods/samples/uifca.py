@@ -16,10 +16,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.clustering.k_means import awasthi_sheffet, k_means
-from fedkin.clustering.nearest import share_margin
+from fedkin.clustering.k_means import awasthi_sheffet, k_means, share_margin
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.method import Count, Positive, Values
 from fedkin.features.extractors import cached_features, drop
 from fedkin.methods.samples.centroid_method import CentroidMethod, features_for, scaled_like_features

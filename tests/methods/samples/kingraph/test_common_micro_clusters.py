@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin.clustering.nearest import nearest_centroids
+from fedkin.clustering.k_means import nearest_centroids
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.common_micro_clusters import (

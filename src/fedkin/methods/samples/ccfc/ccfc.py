@@ -20,10 +20,9 @@ from annotated_types import Ge
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.k_means import k_means
-from fedkin.clustering.nearest import distance_margin
+from fedkin.clustering.k_means import distance_margin, k_means
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, Positive
 from fedkin.methods.samples.ccfc.augmentation import Views, augmentation_for

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, PillowAugmentation, Views

@@ -20,9 +20,9 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.nearest import distance_margin
+from fedkin.clustering.k_means import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.federation import Replies, Wanted
 from fedkin.core.method import Count, Fraction, Oracle, Positive, Values
 from fedkin.methods.samples.fedcref import association, tasks

@@ -22,10 +22,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from fedkin.clustering.k_means import distance_margin
 from fedkin.clustering.metrics import clustering_accuracy
-from fedkin.clustering.nearest import distance_margin
 from fedkin.core import Client, FedkinError, Payload, client_task, task
-from fedkin.core import replies as forms
+from fedkin.core import payload as forms
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import association
 from fedkin.nn.deep_clustering import DeepEmbeddedClustering

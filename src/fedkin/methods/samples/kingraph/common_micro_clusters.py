@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedkin.clustering.k_means import nearest_centroids
 from fedkin.clustering.micro_clusters import (
     CellMoments,
     cell_deviations,
@@ -25,11 +26,10 @@ from fedkin.clustering.micro_clusters import (
     scatter_pairs,
     split_cells,
 )
-from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
 from fedkin.core import Federation, FedkinError, Payload, Record, block_task
 from fedkin.core.client_array import Block
-from fedkin.core.replies import doubles, int64, is_count, positive, reals
+from fedkin.core.payload import doubles, int64, is_count, positive, reals
 from fedkin.core.seeds import draw_seed
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (

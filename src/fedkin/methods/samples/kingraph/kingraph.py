@@ -17,7 +17,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fedkin.clustering.nearest import share_margin
+from fedkin.clustering.k_means import share_margin
 from fedkin.clustering.node_cut import more_than_nodes, node_clusters
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State

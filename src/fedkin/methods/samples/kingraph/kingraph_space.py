@@ -14,7 +14,7 @@ from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_mar
 from fedkin.clustering.whitening import whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, State, block_task
 from fedkin.core.client_array import Block
-from fedkin.core.replies import (
+from fedkin.core.payload import (
     MAX_COUNT,
     Array,
     Expected,

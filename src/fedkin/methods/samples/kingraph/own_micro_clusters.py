@@ -11,7 +11,7 @@ from fedkin.clustering.micro_clusters import merged_nodes, summarise
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, block_task, client_task
 from fedkin.core.client_array import Block
-from fedkin.core.replies import MANY, Expected, counts_to, doubles, int64, is_count, reals, within
+from fedkin.core.payload import MANY, Expected, counts_to, doubles, int64, is_count, reals, within
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
     ENOUGH,

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
-from fedkin.core.replies import MAX_SAMPLE, Expected, counts_to, doubles, is_number, positive, reals
+from fedkin.core.payload import MAX_SAMPLE, Expected, counts_to, doubles, is_number, positive, reals
 from fedkin.features.pca import Components, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_features
 from fedkin.methods.samples.private_releases import (

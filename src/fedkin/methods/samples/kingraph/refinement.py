@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.nearest import nearest_neighbours, share_margin
+from fedkin.clustering.k_means import nearest_neighbours, share_margin
 from fedkin.core import Client, Federation, Payload, Record, client_task
-from fedkin.core.replies import MANY, MAX_COUNT, Expected, counts_to, doubles, reals
+from fedkin.core.payload import MANY, MAX_COUNT, Expected, counts_to, doubles, reals
 from fedkin.features.extractors import drop
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_points, points_of
 from fedkin.methods.samples.sample_method import broadcast
