@@ -409,8 +409,13 @@ def moments(client: Client, payload: Payload) -> Payload:
     values, numbers = _values(client, {})
     empty = values.isnan()
     filled = (~empty).sum(0).double()
-    parts: Payload = {"sum": torch.where(empty, 0.0, values).sum(0)}
-    parts |= {"min": torch.where(empty, math.inf, values).amin(0), "max": torch.where(empty, -math.inf, values).amax(0)}
+    has_empty = bool(empty.any())  # a large array is not copied
+
+    def filled_with(number: float) -> Tensor:
+        return values.masked_fill(empty, number) if has_empty else values
+
+    parts: Payload = {"sum": filled_with(0.0).sum(0)}
+    parts |= {"min": filled_with(math.inf).amin(0), "max": filled_with(-math.inf).amax(0)}
     parts = {name: torch.where(numbers & (filled > 0), part, 0.0) for name, part in parts.items()}
     parts |= {"count": len(values), "filled": filled, **({} if client.extremes else {"trimmed": True})}
     parts |= _facts_of(client)

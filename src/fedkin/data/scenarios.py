@@ -134,12 +134,16 @@ class PartitionScenario(DataSetScenario):
         )
 
 
-def load_labelled(source: str, label: str | None, options: TableOptions, cluster: str | None = None) -> Labelled:
+def load_labelled(
+    source: str, label: str | None, options: TableOptions, cluster: str | None = None, train: Dataset | None = None
+) -> Labelled:
     """Load a data set with labels, and of arrays and images, unless with clusters, its split ``test`` if it has one.
 
-    Raises FedkinError if it cannot be loaded, or has no labels.
+    `train` is its training split if that is loaded already. Raises FedkinError if it cannot be loaded, or has no
+    labels.
     """
-    train, test = load(source, label, cluster=cluster, options=options), None
+    train = load(source, label, cluster=cluster, options=options) if train is None else train
+    test = None
     if train.table is None and cluster is None:  # columns of two tables would have to be brought together first
         with suppress(SplitError):
             test = load(source, label, split="test", options=options)
@@ -293,7 +297,7 @@ class Iid(PartitionScenario):
     def build(self, seed: int = 0) -> Population:
         data = load(self.data, self.label, options=self.table)
         if data.y is not None:
-            return super().build(seed)
+            return self.partition(load_labelled(self.data, self.label, self.table, train=data), seed)
         parts = self._parts(len(data), seed, "partition")  # there is nothing to test against either
         clients = [data.rows(part[: self.samples_per_client]).client(i) for i, part in enumerate(parts)]
         return Population(clients, None, [], data.features)
