@@ -41,7 +41,7 @@ from fedkin.core import Client, client_task
 from fedkin.core.client_array import ClientArray
 from fedkin.core.payload import doubles
 from fedkin.core.runner import Runner
-from fedkin.engines.local import LocalFederation
+from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.registry import resolve
 from fedkin.methods.samples.kfed import cluster_locally
 from fedkin.nn.modules import Classifier
@@ -91,7 +91,7 @@ def steps_alone(clients: Sequence[Client]) -> float:
     """Microseconds of each client's three steps, and nothing else."""
     network = Classifier.of({"name": "million:tiny", "shape": (COLUMNS,), "classes": CLUSTERS})
     start, began = network.initial(torch.Generator()), time.process_time()
-    with network.loaded(start, training=True) as resident:
+    with one_thread(), network.loaded(start, training=True) as resident:
         for client in clients:
             resident.load(start)
             resident.train_batches(client.x, client.y, [torch.randperm(ROWS) for _ in range(3)], 0.05)
