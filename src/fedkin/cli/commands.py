@@ -63,7 +63,7 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
 
 @app.command()
 @argument("experiment", "A method's name from `fedkin list`, or a .toml file.", "METHOD-or-FILE", type=METHOD)
-@argument("positional", "The data set, as --data takes it.", "[DATA]", required=False, type=DATA)
+@argument("sources", "The data set, as --data takes it.", "[DATA]", nargs=-1, type=DATA)
 @option("--data", "A name from `fedkin list`, a file, a folder, or hf:NAME of the Hugging Face hub.", "DATA", type=DATA)
 @_scenario
 @option("--clients", "Number of clients.", type=int)
@@ -79,18 +79,16 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
 @flag("--dry-run", "Check the experiment and its data, print both in full, and run nothing.")
 @as_json
 @quiet
-def run(experiment: str, positional: str | None, **options: Any) -> None:
+def run(experiment: str, sources: tuple[str, ...], **options: Any) -> None:
     """Run an experiment and write its results to a folder."""
-    if positional is not None and options["data"] is not None:
-        raise click.UsageError(f"The data set was given twice, as '{positional}' and as '{options['data']}'.")
-    data, scenario = positional or options["data"], options["scenario"] or ""
+    data, scenario = _only((*sources, *filter(None, [options["data"]]))), options["scenario"] or ""
     if data is not None and scenario != "files" and ":" not in scenario and not experiment.endswith(".toml"):
         locate(data)  # a scenario of one's own may call its data as it likes
     _run(experiment, options | {"data": data})
 
 
 @app.command()
-@argument("data", "A folder with one file per client, or what --data of `run` takes.", "DATA", type=SAMPLES)
+@argument("data", "A folder with a file per client, or what run takes.", "DATA", nargs=-1, required=True, type=SAMPLES)
 @option("--clients", "Number of clients that one data set is dealt to at random.", type=int)
 @option("--clusters", "Number of clusters; by default it is found.", type=int)
 @_seed
@@ -102,10 +100,17 @@ def run(experiment: str, positional: str | None, **options: Any) -> None:
 @quiet
 def cluster(**options: Any) -> None:
     """Cluster the samples of all clients. It is `fedkin run kin-graph DATA`."""
+    options["data"] = _only(options["data"])
     is_dealt = options["clients"] is not None and not Path(options["data"]).is_dir()
     if is_dealt and not any(each.startswith("simulation.") for each in options["settings"]):
         options["scenario"] = "iid"  # the method's default scenario has a client for each class
     _run("kin-graph", options)
+
+
+def _only(sources: tuple[Any, ...]) -> Any:
+    if len(sources) > 1:
+        raise click.UsageError("Data are one file or folder; put the files of several clients into a folder.")
+    return next(iter(sources), None)
 
 
 def _run(experiment: str, options: Mapping[str, Any]) -> None:
@@ -222,9 +227,7 @@ def compare(
 
 
 @app.command()
-@argument(
-    "names", "Such as fedcref/table-6, papers, all, or a .toml file; by default all are listed.", "ENTRY...", nargs=-1
-)
+@argument("names", "Such as fedcref/table-6, papers, all, or a .toml file; without, a list.", "ENTRY...", nargs=-1)
 @option("--scale", "quick, paper for the paper's size, or one of an entry's own.", metavar="NAME", default="quick")
 @option("--seeds", "Number of seeds, instead of the entry's.", "INTEGER", type=COUNT)
 @option("-j --jobs", "Runs at a time; by default one per core.", "INTEGER", type=COUNT)
@@ -255,8 +258,8 @@ def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of how new rows are read, and of packages that a run's classes may come from."""
     for add in (
         option(
-            "--package packages", "Package besides fedkin that a method, model or features may come from. May be "
-            "repeated.", "NAME", multiple=True,
+            "--package packages", "Package besides fedkin that may hold a method, model or features. May be repeated.",
+            "NAME", multiple=True,
         ),
         option("--sheet", "Sheet of a workbook that has several, such as .xlsx; by default as in the run.", "NAME"),
         option("--encoding", "Encoding of CSV that is not UTF-8, such as cp1252; by default as in the run.", "NAME"),
