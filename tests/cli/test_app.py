@@ -49,7 +49,7 @@ except SystemExit as end:
         ("run kfed --local-clusters 1", "No such option '--local-clusters'."),
         ("run kfed --seed x", "Invalid value for '--seed': 'x' is not a valid integer. See `fedkin run --help`."),
         ("run kfed wine --data wine", "Data are one file or folder; put the files of several clients into a folder."),
-        ("cluster a.csv b.csv", "Data are one file or folder; put the files of several clients into a folder."),
+        ("cluster wine iris", "Data are one file or folder; put the files of several clients into a folder."),
         ("run .", "'.' is no method; name one first, such as kin-graph"),
         ("run toy --scenario files --clients 3", "Unknown key in the settings: 'simulation.clients'"),
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
