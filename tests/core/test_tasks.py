@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fedkin.core import Client, Payload, client_task
+from fedkin.core import Client, FedkinError, Payload, client_task, task
 from fedkin.core.payload import is_count
+from fedkin.engines.local import LocalFederation
 
 
 @client_task(takes={"more": is_count}, holds={"samples": is_count}, accounted=True)
@@ -35,3 +36,14 @@ def test_what_is_accounted_for_says_what_it_takes() -> None:
 
 def nothing_at_all(client: Client, payload: Payload) -> Payload:
     return {}
+
+
+@task
+def reply_for_one(clients: list[Client], payloads: list[Payload]) -> list[Payload]:
+    return [{}]
+
+
+def test_a_task_owes_each_client_a_reply() -> None:
+    fed = LocalFederation([Client(i, torch.zeros(2, 2)) for i in range(3)], chunk=3)
+    with pytest.raises(FedkinError, match="one reply per client, 3 here"):
+        fed.ask(reply_for_one, fed.all())

@@ -214,5 +214,12 @@ def known_task(name: str) -> Task:
 
 
 def run_task(task: Task, clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Run a task, and return its replies, one for each client, whose tensors require no gradient."""
-    return [detached(reply) for reply in task.run(clients, payloads)]
+    """Run a task, and return its replies, one for each client, whose tensors require no gradient.
+
+    Raises RefusalError if there are not as many: doing it again would not change that.
+    """
+    replies = task.run(clients, payloads)
+    if not isinstance(replies, list | tuple) or len(replies) != len(clients):
+        sentence = f"Task '{task.name}' should return a list with one reply per client, {len(clients)} here."
+        raise RefusalError(sentence, public=True)
+    return [detached(reply) for reply in replies]
